@@ -1,0 +1,1422 @@
+"""Everything that writes crystal.db. Knows the schema, and nothing of sources."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from sqlite_utils import Database
+
+from . import search, usage
+from .alignment import (
+    fill_gaps,
+    is_poorer,
+    match_in_order,
+    message_signature,
+    richer,
+    signature,
+)
+from .migrations import (
+    APPLICATION_ID,
+    LATE_INDEXES,
+    ensure_late_indexes,
+    migrations,
+    newer_migrations,
+)
+from .model import (
+    MODEL_KINDS,
+    PROMPT_KINDS,
+    FileRecords,
+    ParsedConversation,
+    ParsedMessage,
+    ParsedToolCall,
+    SourceFile,
+)
+from .text import clean, first_line, tool_title_from_json
+
+#: Seconds to wait for another writer.
+BUSY_TIMEOUT = 120
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message is one plain line for the user."""
+
+
+# --------------------------------------------------------------------------- opening
+
+
+def is_crystal(connection: sqlite3.Connection) -> bool:
+    """Whether a database bears our application id."""
+    return bool(connection.execute("pragma application_id").fetchone()[0] == APPLICATION_ID)
+
+
+def open_readonly(path: str | Path) -> sqlite3.Connection:
+    """Opens an existing crystal database without ever writing to it. Raises :class:`StoreError`."""
+    path = Path(path)
+    if not path.is_file():
+        raise StoreError(f"{path} does not exist")
+    try:
+        connection = sqlite3.connect(
+            path.absolute().as_uri() + "?mode=ro", uri=True, timeout=BUSY_TIMEOUT
+        )
+        _check(connection, path)
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {error}") from error
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the database is an existing crystal database; ``False`` when it is empty."""
+    if not connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+        return False
+    if not is_crystal(connection):
+        raise StoreError(f"{path} is a SQLite database of something else; nothing was changed")
+    newer = newer_migrations(Database(connection))
+    if newer:
+        raise StoreError(
+            f"{path} was written by a newer version of datasette-crystal ({newer[-1]}); "
+            "nothing was changed. Upgrade with: datasette install -U datasette-crystal"
+        )
+    return True
+
+
+def open_for_writing(path: str | Path) -> sqlite3.Connection:
+    """Opens or creates a crystal database and brings its schema up to date. A new file is readable
+    by its owner only. Raises :class:`StoreError` where the file is no crystal database, was written
+    by a newer version, or cannot be written."""
+    path = Path(path)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
+    try:
+        exists = _check(connection, path)
+        if not exists or migrations.pending(Database(connection)):
+            connection.execute("begin immediate")
+            with connection_rollback(connection):
+                # two first imports at once: only now it is certain what is there
+                if not _check(connection, path):
+                    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+                migrations.apply(Database(connection))
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = normal")
+        connection.execute("pragma cache_size = -32768")
+        connection.execute("pragma temp_store = memory")
+        connection.execute("pragma foreign_keys = off")
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreError(f"{path}: {error}") from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def connection_rollback(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commits the open transaction, or rolls it back when the block raises."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("rollback")
+        raise
+    connection.execute("commit")
+
+
+def close_at_rest(connection: sqlite3.Connection) -> None:
+    """Closes the database so that it is one self-contained file again, where no other connection
+    holds it open; else its empty ``-wal`` stays until that one closes."""
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        connection.execute("pragma busy_timeout = 200")
+        connection.execute("pragma journal_mode = delete").fetchall()
+    connection.close()
+
+
+# --------------------------------------------------------------------------- small facts
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """What the database knows of a source file (see :class:`~.model.SourceFile`)."""
+
+    id: int
+    source: str
+    root: str
+    size: int
+    mtime_ns: int
+    marker: str
+    parser_version: int
+    outcome: str
+    skipped_below: int | None
+    missing_since: str | None
+
+
+def known_files(connection: sqlite3.Connection, machine: str) -> dict[tuple[str, str], KnownFile]:
+    """Every source file that was imported on ``machine``, by (path, part)."""
+    return {
+        (path, part): KnownFile(*rest)
+        for path, part, *rest in connection.execute(
+            "select path, part, id, source, root, size, mtime_ns, marker, parser_version, "
+            "outcome, skipped_below, missing_since from source_files where machine = ?",
+            (machine,),
+        )
+    }
+
+
+def unfinished(connection: sqlite3.Connection) -> bool:
+    """Whether the last import did not come to its end (it was killed, or the disk was full)."""
+    return (
+        connection.execute("select 1 from import_runs where ended_at is null").fetchone()
+        is not None
+    )
+
+
+def project_name(path: str) -> str:
+    """The last part of a path, in the way of the machine that it comes from."""
+    windows = "\\" in path or (len(path) > 1 and path[1] == ":")
+    pure = PureWindowsPath(path) if windows else PurePosixPath(path)
+    return pure.name or path or "(unknown)"
+
+
+def message_title(message: ParsedMessage) -> str:
+    """A line of ordinary text for a message: its first line, else ``[Bash] ls -la``, ``[image]``."""
+    title = first_line(message.content)
+    if title:
+        return title
+    for call in message.tool_calls:
+        detail = call_title(call)
+        prefix = f"{call.name}: "
+        detail = detail[len(prefix) :] if detail.startswith(prefix) else ""
+        return first_line(f"[{call.name}] {detail}")
+    for attachment in message.attachments:
+        return first_line(f"[{attachment.kind}] {attachment.name}")
+    if message.thinking:
+        return first_line("[thinking] " + message.thinking)
+    return f"[{message.kind}]"
+
+
+def call_title(call: ParsedToolCall) -> str:
+    return call.title or tool_title_from_json(call.name, call.input)
+
+
+def _optional(text: str | None) -> str | None:
+    return clean(text) if text else None
+
+
+#: How much an outcome of a call tells.
+_STATUS_RANK = {"pending": 0, "unknown": 1, "interrupted": 2, "denied": 3, "ok": 4, "error": 4}
+
+_INSERT_MESSAGE = (
+    "insert into messages (id, title, source, conversation_id, uid, position, turn, role, kind, "
+    "model, timestamp, has_code, has_tool_use, input_tokens, output_tokens, cache_read_tokens, "
+    "cache_write_tokens, reasoning_tokens, vote, content, thinking) values "
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_CALL = (
+    "insert into tool_calls (id, title, name, message_id, conversation_id, position, call_id, "
+    "status, exit_code, started_at, duration_ms, subagent_session_id, input, output) values "
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_EDIT = (
+    "insert into file_edits (path, action, message_id, position, conversation_id, lines_added, "
+    "lines_removed, diff) values (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_ATTACHMENT = (
+    "insert into attachments (name, message_id, position, kind, media_type, size, sha256, content) "
+    "values (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_LINK = (
+    "insert into conversation_messages (conversation_id, position, message_id, uid, state, origin, "
+    "record) values (?, ?, ?, ?, ?, ?, ?)"
+)
+
+#: message id, uid, state, origin, record
+Link = tuple[int, str, str, str, "int | None"]
+
+
+@dataclass
+class _Rows:
+    """Rows that wait to be inserted together."""
+
+    messages: list[tuple[Any, ...]] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    edits: list[tuple[Any, ...]] = field(default_factory=list)
+    attachments: list[tuple[Any, ...]] = field(default_factory=list)
+    characters: int = 0
+
+
+class Store:
+    """Writes conversations into an open database. One transaction at a time (:meth:`transaction`);
+    ids are given out inside it, so several importers may take turns."""
+
+    def __init__(self, connection: sqlite3.Connection, machine: str, now: str) -> None:
+        self.db = connection
+        self.machine = machine
+        self.now = now
+        self.touched: set[int] = set()  # conversations whose rows changed in this run
+        self.run_id: int | None = None
+        self._projects: dict[str, int] = {}
+        self._next_message = self._next_call = 0
+        self._words = False
+
+    # ----------------------------------------------------------------- transactions
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A batch: everything in it lands together, or nothing does."""
+        self.db.execute("begin immediate")
+        with connection_rollback(self.db):
+            self._projects.clear()
+            self._next_message, self._next_call = (
+                self.db.execute(f"select coalesce(max(id), 0) + 1 from {table}").fetchone()[0]
+                for table in ("messages", "tool_calls")
+            )
+            self._words = search.fts_exists(self.db)
+            yield
+
+    @contextlib.contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """One conversation of a batch: undone alone when the block raises."""
+        self.db.execute("savepoint conversation")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self.db.execute("rollback to conversation")
+                self.db.execute("release conversation")
+            raise
+        self.db.execute("release conversation")
+
+    def start_run(self, version: str, timezone: str, options: str) -> None:
+        """Writes the row of this run, once, when there is something to write."""
+        if self.run_id is None:
+            self.run_id = self.db.execute(
+                "insert into import_runs (started_at, version, machine, timezone, options) "
+                "values (?, ?, ?, ?, ?)",
+                (self.now, version, self.machine, timezone, options),
+            ).lastrowid
+
+    def add_source(self, id_: str, name: str) -> None:
+        self.db.execute(
+            "insert into sources (id, name) values (?, ?) on conflict (id) do update "
+            "set name = excluded.name where name <> excluded.name",
+            (id_, name),
+        )
+
+    # ----------------------------------------------------------------- one conversation
+
+    def conversation_id(self, source: str, session_id: str) -> tuple[int, str] | None:
+        """Id and kind of a stored conversation."""
+        row = self.db.execute(
+            "select id, kind from conversations where source = ? and session_id = ?",
+            (source, session_id),
+        ).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def store_conversation(self, parsed: ParsedConversation) -> tuple[int, str]:
+        """Stores a conversation, or brings the stored one up to date. Returns its id and what
+        happened: ``imported``, ``updated`` or ``unchanged``. Call it inside a transaction."""
+        stored = self.conversation_id(parsed.source, parsed.session_id)
+        if stored and parsed.kind == "prompt-history" and stored[1] != "prompt-history":
+            return stored[0], "unchanged"  # the transcript itself is here, its prompts with it
+        upgrade = bool(stored and stored[1] == "prompt-history" and parsed.kind != "prompt-history")
+
+        first = last = None
+        for message in parsed.messages:
+            if message.timestamp and not message.inherited:
+                if first is None or message.timestamp < first:
+                    first = message.timestamp
+                if last is None or message.timestamp > last:
+                    last = message.timestamp
+        started_at = parsed.started_at or first
+        ended_at = parsed.ended_at or last or started_at
+
+        if stored:
+            conversation_id = stored[0]
+            old_links = self._links(conversation_id)
+        else:
+            conversation_id = self._insert_conversation(parsed, started_at, ended_at)
+            old_links = []
+        own_links = [link for link in old_links if link[3] != "referred"]
+
+        uids, matched = self._match(parsed, conversation_id, own_links, started_at)
+        owners = self._owners(matched)
+        new_ids: set[int] = set()
+        for index, id_ in enumerate(matched):
+            if not id_:
+                matched[index] = self._next_message
+                new_ids.add(self._next_message)
+                self._next_message += 1
+
+        links = self._new_links(parsed, uids, matched, own_links, drop_gone=upgrade)
+        changed = self._write_messages(
+            parsed, conversation_id, started_at, links, uids, matched, new_ids, owners
+        )
+        if upgrade:
+            kept = set(matched)
+            self._delete_messages([link[0] for link in own_links if link[0] not in kept])
+        if links != old_links and not (
+            # a fork's referred part is put in front of its own at the end of the run
+            links == own_links and len(own_links) < len(old_links)
+        ):
+            self._write_links(conversation_id, old_links, links)
+            changed = True
+        if stored:
+            changed |= self._update_conversation(conversation_id, parsed, started_at, ended_at)
+        if changed or not stored:
+            self._set_title(conversation_id, parsed)
+            self.refresh_counts(conversation_id)
+            self.touched.add(conversation_id)
+            if stored:
+                self.db.execute(
+                    "update conversations set updated_at = ? where id = ?",
+                    (self.now, conversation_id),
+                )
+        return conversation_id, "imported" if not stored else "updated" if changed else "unchanged"
+
+    def _links(self, conversation_id: int) -> list[Link]:
+        return self.db.execute(
+            "select message_id, uid, state, origin, record from conversation_messages "
+            "where conversation_id = ? order by position",
+            (conversation_id,),
+        ).fetchall()
+
+    # ----------------------------------------------------------------- which are the same
+
+    def _match(
+        self,
+        parsed: ParsedConversation,
+        conversation_id: int,
+        own: list[Link],
+        started_at: str | None,
+    ) -> tuple[list[str], list[int]]:
+        """The uid of each message (made unique), and the id of the stored message that it is, or
+        0."""
+        uids: list[str] = []
+        taken: set[str] = set()
+        shared: list[int] = []
+        copied: list[int] = []
+        positional: list[int] = []
+        for index, message in enumerate(parsed.messages):
+            uid = clean(message.uid) or f"message-{index}"
+            if uid in taken:
+                number = 2
+                while f"{uid}~{number}" in taken:
+                    number += 1
+                uid = f"{uid}~{number}"
+            elif message.shared_uid:
+                shared.append(index)
+            else:
+                positional.append(index)
+            taken.add(uid)
+            uids.append(uid)
+            if message.inherited:
+                copied.append(index)
+        matched = [0] * len(uids)
+        signatures: list[int] = []
+
+        def new_signature(index: int) -> int:
+            if not signatures:
+                signatures.extend(message_signature(message) for message in parsed.messages)
+            return signatures[index]
+
+        stored_signatures: dict[int, int] = {}
+
+        def stored_signature(id_: int) -> int:
+            if id_ not in stored_signatures:
+                stored_signatures[id_] = self._stored_signature(id_)
+            return stored_signatures[id_]
+
+        used: set[int] = set()
+
+        def take(index: int, id_: int) -> None:
+            if id_ not in used:
+                matched[index] = id_
+                used.add(id_)
+
+        # 1. this conversation as it was read before: same ids
+        if own:
+            by_uid = {link[1]: link[0] for link in own}
+            for index in shared:
+                id_ = by_uid.get(uids[index])
+                if id_:
+                    take(index, id_)
+            # An id that is only a position says nothing after the file was rewritten: the text
+            # must be the same, or the stored text must have grown.
+            candidates = {
+                index: by_uid[uids[index]] for index in positional if uids[index] in by_uid
+            }
+            if candidates:
+                for index, message in enumerate(parsed.messages):
+                    if index in candidates and self._is_same_or_grown(message, candidates[index]):
+                        take(index, candidates[index])
+            # 2. the rest of it by text, between those
+            if not all(matched) and len(used) < len(own):
+                gaps = fill_gaps(
+                    matched, [link[0] for link in own], new_signature, stored_signature
+                )
+                for index, id_ in gaps.items():
+                    take(index, id_)
+
+        # 3. copies in other conversations, by shared ids
+        relatives = self._match_shared(
+            parsed, conversation_id, [i for i in shared if not matched[i]], uids, take
+        )
+        # 4. between those, by text
+        for relative in sorted(relatives):
+            if all(matched):
+                break
+            self._match_relative(
+                parsed, relative, matched, started_at, new_signature, stored_signature, take
+            )
+        # 5. copies that the source itself declares
+        self._match_declared(
+            parsed, conversation_id, copied, matched, new_signature, stored_signature, take
+        )
+        return uids, matched
+
+    def _match_shared(
+        self,
+        parsed: ParsedConversation,
+        conversation_id: int,
+        indexes: list[int],
+        uids: list[str],
+        take: Any,
+    ) -> set[int]:
+        """Takes messages of other conversations of this source that bear the same id and are the
+        same message. Returns those conversations."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        by_uid = {uids[index]: index for index in indexes}
+        for start in range(0, len(indexes), 500):
+            chunk = [uids[index] for index in indexes[start : start + 500]]
+            marks = ",".join("?" * len(chunk))
+            for uid, id_, other in self.db.execute(
+                "select cm.uid, cm.message_id, cm.conversation_id from conversation_messages cm "
+                "join conversations c on c.id = cm.conversation_id "
+                f"where cm.uid in ({marks}) and c.source = ? and c.id <> ? "
+                "order by cm.message_id, cm.conversation_id",
+                (*chunk, parsed.source, conversation_id),
+            ):
+                found.setdefault(by_uid[uid], []).append((id_, other))
+        relatives: set[int] = set()
+        if not found:
+            return relatives
+        for index, message in enumerate(parsed.messages):
+            for id_, other in found.get(index, ()):
+                if self._is_copy(message, id_):
+                    take(index, id_)
+                    relatives.add(other)
+        return relatives
+
+    def _is_copy(self, message: ParsedMessage, id_: int) -> bool:
+        """Equal ids with different content and no shared time are two messages."""
+        role, timestamp, content, thinking = self.db.execute(
+            "select role, timestamp, content, thinking from messages where id = ?", (id_,)
+        ).fetchone()
+        if role != message.role:
+            return False
+        if timestamp and timestamp == message.timestamp:
+            return True
+        new, old = message.content.split(), content.split()
+        if new != old:
+            return bool(new and old) and (
+                is_poorer(message.content, content) or is_poorer(content, message.content)
+            )
+        return bool(new) or (message.thinking or "").split() == (thinking or "").split()
+
+    def _is_same_or_grown(self, message: ParsedMessage, id_: int) -> bool:
+        role, kind, content = self.db.execute(
+            "select role, kind, content from messages where id = ?", (id_,)
+        ).fetchone()
+        if role != message.role:
+            return False
+        if content.strip() or message.content.strip():
+            return content.split() == message.content.split() or bool(
+                content.strip() and is_poorer(content, message.content)
+            )
+        return bool(self._stored_signature(id_) == message_signature(message))
+
+    def _stored_signature(self, id_: int) -> int:
+        role, kind, content, thinking = self.db.execute(
+            "select role, kind, content, thinking from messages where id = ?", (id_,)
+        ).fetchone()
+        calls: Iterable[tuple[str, str | None]] = ()
+        if not content.strip():
+            calls = self.db.execute(
+                "select name, input from tool_calls where message_id = ? order by position", (id_,)
+            ).fetchall()
+        return signature(role, kind, content, thinking, calls)
+
+    def _match_relative(
+        self,
+        parsed: ParsedConversation,
+        relative: int,
+        matched: list[int],
+        started_at: str | None,
+        new_signature: Any,
+        stored_signature: Any,
+        take: Any,
+    ) -> None:
+        other = [link[0] for link in self._links(relative) if link[3] != "referred"]
+        for index, id_ in fill_gaps(
+            matched, other, new_signature, stored_signature, tail=False
+        ).items():
+            take(index, id_)
+        # After the last common message two conversations go their own ways - but for what the copy
+        # wrote in the same instant as that message: the copying itself (1.0.35 stamps all of it
+        # with one time).
+        common = {id_: place for place, id_ in enumerate(other)}
+        last = max((i for i, id_ in enumerate(matched) if id_ in common), default=None)
+        if last is None:
+            return
+        relative_start = self.db.execute(
+            "select started_at from conversations where id = ?", (relative,)
+        ).fetchone()[0]
+        rest_new = [i for i in range(last + 1, len(matched)) if not matched[i]]
+        rest_old = [id_ for id_ in other[common[matched[last]] + 1 :] if id_ not in set(matched)]
+        if not rest_new or not rest_old:
+            return
+        if (started_at or "9") >= (relative_start or "9"):  # this one is the copy
+            times = {i: m.timestamp for i, m in enumerate(parsed.messages) if i >= last}
+            rest_new = [i for i in rest_new if times[i] and times[i] == times[last]]
+        else:
+            # the copy's own times are gone once its rows belong to somebody else: it still owns
+            # what is not common
+            stamp = self._timestamp(other[common[matched[last]]])
+            rest_old = [id_ for id_ in rest_old if stamp and self._timestamp(id_) == stamp]
+        pairs = match_in_order(
+            [new_signature(i) for i in rest_new], [stored_signature(id_) for id_ in rest_old]
+        )
+        for a, b in pairs:
+            take(rest_new[a], rest_old[b])
+
+    def _timestamp(self, id_: int) -> str | None:
+        row = self.db.execute("select timestamp from messages where id = ?", (id_,)).fetchone()
+        return row[0] if row else None
+
+    def _match_declared(
+        self,
+        parsed: ParsedConversation,
+        conversation_id: int,
+        copied: list[int],
+        matched: list[int],
+        new_signature: Any,
+        stored_signature: Any,
+        take: Any,
+    ) -> None:
+        """Messages that the source shows to be copies: of the parent, or (while the parent is not
+        here) of another copy of the same parent; and, for a parent that comes after its copies, the
+        copies of it."""
+        copied = [index for index in copied if not matched[index]]
+        if copied and parsed.parent_session_id:
+            lists = self.db.execute(
+                "select id from conversations where source = ? and session_id = ? and id <> ?",
+                (parsed.source, parsed.parent_session_id, conversation_id),
+            ).fetchall()
+            whole = bool(lists)
+            if not lists:
+                lists = self.db.execute(
+                    "select id from conversations where source = ? and parent_session_id = ? "
+                    "and id <> ? order by started_at, session_id",
+                    (parsed.source, parsed.parent_session_id, conversation_id),
+                ).fetchall()
+            for (other,) in lists:
+                ids = [
+                    link[0] for link in self._links(other) if whole or link[3] == "copied"
+                ]
+                todo = [index for index in copied if not matched[index]]
+                pairs = match_in_order(
+                    [new_signature(i) for i in todo], [stored_signature(id_) for id_ in ids]
+                )
+                for a, b in pairs:
+                    take(todo[a], ids[b])
+        children = self.db.execute(
+            "select id from conversations where source = ? and parent_session_id = ? and id <> ?",
+            (parsed.source, parsed.session_id, conversation_id),
+        ).fetchall()
+        for (child,) in children:
+            ids = [link[0] for link in self._links(child) if link[3] == "copied"]
+            todo = [index for index, id_ in enumerate(matched) if not id_]
+            if ids and todo:
+                pairs = match_in_order(
+                    [stored_signature(id_) for id_ in ids], [new_signature(i) for i in todo]
+                )
+                for a, b in pairs:
+                    take(todo[b], ids[a])
+
+    def _owners(self, ids: Sequence[int]) -> dict[int, tuple[int, str, str]]:
+        """For stored messages: the owning conversation, its start and its session id."""
+        wanted = [id_ for id_ in ids if id_]
+        owners: dict[int, tuple[int, str, str]] = {}
+        for start in range(0, len(wanted), 500):
+            chunk = wanted[start : start + 500]
+            for id_, owner, started_at, session_id in self.db.execute(
+                "select m.id, c.id, c.started_at, c.session_id from messages m "
+                "join conversations c on c.id = m.conversation_id "
+                f"where m.id in ({','.join('?' * len(chunk))})",
+                chunk,
+            ):
+                owners[id_] = (owner, started_at or "9", session_id)
+        return owners
+
+    # ----------------------------------------------------------------- writing messages
+
+    def _new_links(
+        self,
+        parsed: ParsedConversation,
+        uids: list[str],
+        ids: list[int],
+        old: list[Link],
+        drop_gone: bool,
+    ) -> list[Link]:
+        """The links of a conversation: what was read, and what was there before and is gone now, at
+        its old place."""
+        links: list[Link] = [
+            (
+                ids[index],
+                uids[index],
+                message.state,
+                "copied" if message.inherited else "own",
+                message.record,
+            )
+            for index, message in enumerate(parsed.messages)
+        ]
+        if not old or drop_gone:
+            return links
+        here = set(ids)
+        gone_after: dict[int, list[Link]] = {}
+        last = 0
+        for link in old:
+            if link[0] in here:
+                last = link[0]
+            else:
+                gone_after.setdefault(last, []).append((link[0], link[1], "gone", link[3], link[4]))
+        if not gone_after:
+            return links
+        merged = gone_after.get(0, [])
+        for link in links:
+            merged.append(link)
+            merged += gone_after.get(link[0], ())
+        return merged
+
+    def _write_links(self, conversation_id: int, old: list[Link], new: list[Link]) -> None:
+        same = 0
+        while same < len(old) and same < len(new) and old[same] == new[same]:
+            same += 1
+        if same < len(old):
+            self.db.execute(
+                "delete from conversation_messages where conversation_id = ? and position >= ?",
+                (conversation_id, same),
+            )
+        self.db.executemany(
+            _INSERT_LINK,
+            (
+                (conversation_id, position, *new[position])
+                for position in range(same, len(new))
+            ),
+        )
+
+    def _write_messages(
+        self,
+        parsed: ParsedConversation,
+        conversation_id: int,
+        started_at: str | None,
+        links: list[Link],
+        uids: list[str],
+        ids: list[int],
+        new_ids: set[int],
+        owners: dict[int, tuple[int, str, str]],
+    ) -> bool:
+        positions = (
+            {link[0]: position for position, link in enumerate(links)}
+            if len(links) != len(ids)
+            else None
+        )
+        key = (started_at or "9", parsed.session_id)
+        rows = _Rows()
+        changed = False
+        lost: set[int] = set()
+        turn = 0
+        for index, message in enumerate(parsed.messages):
+            if message.kind in PROMPT_KINDS:
+                turn += 1
+            id_ = ids[index]
+            position = positions[id_] if positions else index
+            if id_ in new_ids:
+                self._add_message(
+                    rows, parsed.source, conversation_id, id_, uids[index], position, turn, message
+                )
+                changed = True
+                if len(rows.messages) >= 500 or rows.characters > 8_000_000:
+                    self._flush(rows)
+                continue
+            owner = owners[id_]
+            mine = owner[0] == conversation_id or key < owner[1:]
+            if mine and owner[0] != conversation_id:
+                lost.add(owner[0])
+            changed |= self._merge_message(
+                id_, message, conversation_id, uids[index], position, turn, mine
+            )
+        self._flush(rows)
+        for other in lost:
+            self.refresh_counts(other)
+            self.touched.add(other)
+        return changed or bool(lost)
+
+    def _add_message(
+        self,
+        rows: _Rows,
+        source: str,
+        conversation_id: int,
+        id_: int,
+        uid: str,
+        position: int,
+        turn: int,
+        message: ParsedMessage,
+    ) -> None:
+        content = clean(message.content) if message.content else ""
+        thinking = _optional(message.thinking)
+        tokens = message.tokens
+        rows.messages.append(
+            (
+                id_,
+                clean(message_title(message)),
+                source,
+                conversation_id,
+                uid,
+                position,
+                turn,
+                message.role,
+                message.kind,
+                message.model,
+                message.timestamp,
+                "```" in content,
+                bool(message.tool_calls),
+                tokens.input if tokens else None,
+                tokens.output if tokens else None,
+                tokens.cache_read if tokens else None,
+                tokens.cache_write if tokens else None,
+                tokens.reasoning if tokens else None,
+                message.vote,
+                content,
+                thinking,
+            )
+        )
+        rows.characters += len(content) + len(thinking or "")
+        for place, call in enumerate(message.tool_calls):
+            self._add_call(rows, conversation_id, id_, place, call)
+        for place, attachment in enumerate(message.attachments):
+            rows.attachments.append(_attachment_row(id_, place, attachment))
+            rows.characters += len(attachment.content or b"")
+
+    def _add_call(
+        self, rows: _Rows, conversation_id: int, message_id: int, place: int, call: ParsedToolCall
+    ) -> None:
+        output = None if call.output is None else clean(call.output)
+        rows.calls.append(
+            (
+                self._next_call,
+                clean(call_title(call)),
+                clean(call.name),
+                message_id,
+                conversation_id,
+                place,
+                _optional(call.call_id),
+                call.status,
+                call.exit_code,
+                call.started_at,
+                call.duration_ms,
+                _optional(call.subagent_session_id),
+                _optional(call.input),
+                output,
+            )
+        )
+        self._next_call += 1
+        rows.characters += len(output or "") + len(call.input or "")
+        for edit in call.edits:
+            rows.edits.append(
+                (
+                    clean(edit.path),
+                    edit.action,
+                    message_id,
+                    place,
+                    conversation_id,
+                    edit.lines_added,
+                    edit.lines_removed,
+                    _optional(edit.diff),
+                )
+            )
+
+    def _flush(self, rows: _Rows) -> None:
+        if rows.messages:
+            self.db.executemany(_INSERT_MESSAGE, rows.messages)
+            search.add_texts(
+                self.db, ((row[0], row[19], row[20]) for row in rows.messages), self._words
+            )
+        if rows.calls:
+            self.db.executemany(_INSERT_CALL, rows.calls)
+        if rows.edits:
+            self.db.executemany(_INSERT_EDIT, rows.edits)
+        if rows.attachments:
+            self.db.executemany(_INSERT_ATTACHMENT, rows.attachments)
+        rows.messages.clear()
+        rows.calls.clear()
+        rows.edits.clear()
+        rows.attachments.clear()
+        rows.characters = 0
+
+    # ----------------------------------------------------------------- a message again
+
+    def _merge_message(
+        self,
+        id_: int,
+        message: ParsedMessage,
+        conversation_id: int,
+        uid: str,
+        position: int,
+        turn: int,
+        mine: bool,
+    ) -> bool:
+        """Brings a stored message up to date with another reading of it. ``mine``: the conversation
+        that is being read owns it (or takes it over); else only what is missing is filled in.
+        Returns whether anything changed."""
+        names = (
+            "conversation_id, uid, position, turn, title, kind, model, timestamp, has_code, "
+            "has_tool_use, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+            "reasoning_tokens, vote, content, thinking"
+        )
+        old = self.db.execute(f"select {names} from messages where id = ?", (id_,)).fetchone()
+        content = richer(clean(message.content), old[16], mine) or ""
+        thinking = richer(_optional(message.thinking), old[17], mine)
+        tokens = message.tokens
+        counts = (
+            (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.reasoning)
+            if tokens
+            else (None,) * 5
+        )
+        if not (mine and tokens) and any(count is not None for count in old[10:15]):
+            counts = old[10:15]
+        mine_first = (lambda new, before: new if new is not None else before) if mine else (
+            lambda new, before: before if before is not None else new
+        )
+        place = (conversation_id, uid, position, turn) if mine else old[:4]
+        title = (
+            clean(message_title(message))
+            if content != old[16] or (mine and not content and not is_poorer(None, old[16]))
+            else old[4]
+        )
+        if not content and not mine:
+            title = old[4]
+        new = (
+            *place,
+            title,
+            message.kind if mine else old[5],
+            mine_first(message.model, old[6]),
+            mine_first(message.timestamp, old[7]),
+            int("```" in content),
+            int(bool(message.tool_calls) or bool(old[9])),
+            *counts,
+            mine_first(message.vote, old[15]),
+            content,
+            thinking,
+        )
+        changed = new != old
+        if changed:
+            reindex = new[16:] != old[16:]
+            if reindex:
+                search.remove_texts(self.db, [(id_, old[16], old[17])], self._words)
+            self.db.execute(
+                f"update messages set ({names}) = ({','.join('?' * len(new))}) where id = ?",
+                (*new, id_),
+            )
+            if reindex:
+                search.add_texts(self.db, [(id_, content, thinking)], self._words)
+            if new[0] != old[0]:
+                for table in ("tool_calls", "file_edits"):
+                    self.db.execute(
+                        f"update {table} set conversation_id = ? where message_id = ?",
+                        (conversation_id, id_),
+                    )
+        if message.tool_calls:
+            changed |= self._merge_calls(id_, message, place[0], mine)
+        if message.attachments:
+            changed |= self._merge_attachments(id_, message)
+        return changed
+
+    def _merge_calls(
+        self, message_id: int, message: ParsedMessage, conversation_id: int, mine: bool
+    ) -> bool:
+        names = (
+            "call_id, title, name, status, exit_code, started_at, duration_ms, "
+            "subagent_session_id, input, output"
+        )
+        stored = {
+            row[1]: row
+            for row in self.db.execute(
+                f"select id, position, {names} from tool_calls where message_id = ?",
+                (message_id,),
+            )
+        }
+        by_call_id = {row[2]: row for row in stored.values() if row[2]}
+        changed = False
+        rows = _Rows()
+        free = max(stored, default=-1) + 1
+        for place, call in enumerate(message.tool_calls):
+            row = by_call_id.get(call.call_id or "")
+            if row is None:
+                row = stored.get(place)
+                if row is not None and row[2] and call.call_id and row[2] != call.call_id:
+                    row = None
+            if row is None:
+                self._add_call(rows, conversation_id, message_id, free, call)
+                free += 1
+                changed = True
+                continue
+            old = row[2:]
+            newer = mine and _STATUS_RANK[call.status] >= _STATUS_RANK.get(old[3], 0)
+            better = newer or _STATUS_RANK[call.status] > _STATUS_RANK.get(old[3], 0)
+            new = (
+                old[0] or _optional(call.call_id),
+                clean(call_title(call)) if mine else old[1],
+                clean(call.name) if mine else old[2],
+                call.status if better else old[3],
+                call.exit_code if better and call.exit_code is not None else old[4],
+                old[5] or call.started_at,
+                call.duration_ms if better and call.duration_ms is not None else old[6],
+                _optional(call.subagent_session_id) or old[7],
+                richer(_optional(call.input), old[8], mine),
+                richer(None if call.output is None else clean(call.output), old[9], mine),
+            )
+            if new != old:
+                self.db.execute(
+                    f"update tool_calls set ({names}) = ({','.join('?' * len(new))}) where id = ?",
+                    (*new, row[0]),
+                )
+                changed = True
+            if call.edits:
+                have = self.db.execute(
+                    "select count(*) from file_edits where message_id = ? and position = ?",
+                    (message_id, row[1]),
+                ).fetchone()[0]
+                if have < len(call.edits):
+                    self.db.execute(
+                        "delete from file_edits where message_id = ? and position = ?",
+                        (message_id, row[1]),
+                    )
+                    edited = _Rows()
+                    self._add_call(edited, conversation_id, message_id, row[1], call)
+                    self._next_call -= 1
+                    rows.edits += edited.edits
+                    changed = True
+        self._flush(rows)
+        return changed
+
+    def _merge_attachments(self, message_id: int, message: ParsedMessage) -> bool:
+        stored = {
+            row
+            for row in self.db.execute(
+                "select kind, name, sha256 from attachments where message_id = ?", (message_id,)
+            )
+        }
+        rows = [
+            _attachment_row(message_id, len(stored) + place, attachment)
+            for place, attachment in enumerate(message.attachments)
+        ]
+        rows = [row for row in rows if (row[3], row[0], row[6]) not in stored]
+        self.db.executemany(_INSERT_ATTACHMENT, rows)
+        return bool(rows)
+
+    def _delete_messages(self, ids: list[int]) -> None:
+        for id_ in ids:
+            texts = self.db.execute(
+                "select id, content, thinking from messages where id = ?", (id_,)
+            ).fetchall()
+            search.remove_texts(self.db, texts, self._words)
+            for table in ("file_edits", "tool_calls", "attachments", "conversation_messages"):
+                self.db.execute(f"delete from {table} where message_id = ?", (id_,))
+            self.db.execute("delete from messages where id = ?", (id_,))
+
+    # ----------------------------------------------------------------- the conversation row
+
+    def _header(self, parsed: ParsedConversation) -> dict[str, Any]:
+        path = parsed.project_path or parsed.cwd
+        return {
+            "project_id": self._project(clean(path), parsed.git_remote) if path else None,
+            "machine": self.machine,
+            "cwd": _optional(parsed.cwd),
+            "git_branch": _optional(parsed.git_branch),
+            "model": _optional(parsed.model),
+            "tool_version": _optional(parsed.tool_version),
+            "parent_session_id": _optional(parsed.parent_session_id),
+            "inherits_until": parsed.inherits_until,
+            "cost_usd": parsed.cost_usd,
+            "cost_origin": None if parsed.cost_usd is None else "recorded",
+        }
+
+    def _insert_conversation(
+        self, parsed: ParsedConversation, started_at: str | None, ended_at: str | None
+    ) -> int:
+        header = self._header(parsed) | {
+            "title": "",
+            "source": parsed.source,
+            "session_id": clean(parsed.session_id),
+            "kind": parsed.kind,
+            "started_at": started_at,
+            "ended_at": ended_at,
+            "archived": int(parsed.archived),
+            "fidelity": parsed.fidelity,
+            "imported_at": self.now,
+            "updated_at": self.now,
+        }
+        id_ = self.db.execute(
+            f"insert into conversations ({','.join(header)}) values "
+            f"({','.join(':' + name for name in header)})",
+            header,
+        ).lastrowid
+        assert id_ is not None
+        return id_
+
+    def _update_conversation(
+        self,
+        id_: int,
+        parsed: ParsedConversation,
+        started_at: str | None,
+        ended_at: str | None,
+    ) -> bool:
+        header = {name: value for name, value in self._header(parsed).items() if value is not None}
+        del header["machine"]
+        header |= {
+            "kind": parsed.kind,
+            "archived": int(parsed.archived),
+            "missing_since": None,
+        }
+        names = list(header)
+        old_start, old_end, old_fidelity, *old = self.db.execute(
+            f"select started_at, ended_at, fidelity, {','.join(names)} from conversations "
+            "where id = ?",
+            (id_,),
+        ).fetchone()
+        if parsed.messages or old_fidelity != "complete":
+            header["fidelity"] = parsed.fidelity
+            names.append("fidelity")
+            old.append(old_fidelity)
+        # a truncated file does not make a conversation begin later or end earlier
+        for name, new, before, choose in (
+            ("started_at", started_at, old_start, min),
+            ("ended_at", ended_at, old_end, max),
+        ):
+            both = [value for value in (new, before) if value]
+            header[name] = choose(both) if both else None
+            names.append(name)
+            old.append(before)
+        if [header[name] for name in names] == old:
+            return False
+        self.db.execute(
+            f"update conversations set {','.join(f'{name} = :{name}' for name in names)} "
+            "where id = :id",
+            header | {"id": id_},
+        )
+        return True
+
+    def _project(self, path: str, remote: str | None) -> int:
+        if path not in self._projects:
+            row = self.db.execute(
+                "select id from projects where machine = ? and path = ?", (self.machine, path)
+            ).fetchone()
+            if row is None:
+                row = (
+                    self.db.execute(
+                        "insert into projects (name, machine, path, remote) values (?, ?, ?, ?)",
+                        (project_name(path), self.machine, path, remote),
+                    ).lastrowid,
+                )
+            self._projects[path] = row[0]
+        if remote:
+            self.db.execute(
+                "update projects set remote = ? where id = ? and remote is not ?",
+                (remote, self._projects[path], remote),
+            )
+        return self._projects[path]
+
+    def _set_title(self, id_: int, parsed: ParsedConversation) -> None:
+        title, origin = first_line(parsed.title or "", 200), parsed.title_origin
+        if not title:
+            before, before_origin = self.db.execute(
+                "select title, title_origin from conversations where id = ?", (id_,)
+            ).fetchone()
+            if before and before_origin not in (None, "first-prompt", "task"):
+                return  # the tool dropped its title: we keep it
+            title, origin = self._title_from_messages(id_)
+        self.db.execute(
+            "update conversations set title = ?, title_origin = ? "
+            "where id = ? and (title, title_origin) is not (?, ?)",
+            (clean(title), origin, id_, clean(title), origin),
+        )
+
+    def _title_from_messages(self, id_: int) -> tuple[str, str | None]:
+        for kinds, origin in (
+            (("prompt", "command", "shell"), "first-prompt"),
+            (("task",), "task"),
+            (MODEL_KINDS, None),
+        ):
+            marks = ",".join("?" * len(kinds))
+            for own in ("and cm.origin = 'own' and cm.state = 'active'", ""):
+                row = self.db.execute(
+                    "select m.title, substr(m.content, 1, 1000) from conversation_messages cm "
+                    "join messages m on m.id = cm.message_id "
+                    f"where cm.conversation_id = ? and m.kind in ({marks}) {own} "
+                    "order by m.conversation_id <> cm.conversation_id, cm.position limit 1",
+                    (id_, *kinds),
+                ).fetchone()
+                if row:
+                    return first_line(row[1], 200) or row[0], origin
+        return "(untitled)", None
+
+    def refresh_counts(self, id_: int) -> None:
+        """Counts and sums of a conversation, over the messages that it owns."""
+        prompts = ",".join(f"'{kind}'" for kind in PROMPT_KINDS)
+        self.db.execute(
+            "update conversations set (message_count, prompt_count, error_count, input_tokens, "
+            "output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens) = ("
+            f"select count(*), coalesce(sum(kind in ({prompts})), 0), "
+            "coalesce(sum(kind = 'error'), 0), "
+            "sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), "
+            "sum(cache_write_tokens), sum(reasoning_tokens) "
+            "from messages where conversation_id = :id) where id = :id",
+            {"id": id_},
+        )
+        self.db.execute(
+            "update conversations set (tool_call_count, error_count) = ("
+            "select count(*), conversations.error_count + coalesce(sum(status = 'error'), 0) "
+            "from tool_calls where conversation_id = :id), inherited_count = ("
+            "select count(*) from conversation_messages cm join messages m on m.id = cm.message_id "
+            "where cm.conversation_id = :id and m.conversation_id <> :id) where id = :id",
+            {"id": id_},
+        )
+
+    # ----------------------------------------------------------------- files and the log
+
+    def record_file(
+        self,
+        source: str,
+        file: SourceFile,
+        known: KnownFile | None,
+        *,
+        marker: str,
+        parser_version: int,
+        outcome: str,
+        skipped_below: int | None = None,
+    ) -> int:
+        """Writes how a file was found and what came of it; returns its id."""
+        values = {
+            "source": source,
+            "machine": self.machine,
+            "root": clean(file.root),
+            "path": clean(file.path),
+            "part": clean(file.part),
+            "size": file.size,
+            "mtime_ns": file.mtime_ns,
+            "marker": clean(marker),
+            "parser_version": parser_version,
+            "outcome": outcome,
+            "skipped_below": skipped_below,
+        }
+        row = self.db.execute(
+            f"insert into source_files ({','.join(values)}) values "
+            f"({','.join(':' + name for name in values)}) "
+            "on conflict (machine, path, part) do update set "
+            + ",".join(f"{name} = excluded.{name}" for name in values)
+            + ", missing_since = null returning id",
+            values,
+        ).fetchone()
+        return int(row[0])
+
+    def link_file(self, conversation_id: int, source_file_id: int) -> None:
+        self.db.execute(
+            "insert or ignore into conversation_files (conversation_id, source_file_id) "
+            "values (?, ?)",
+            (conversation_id, source_file_id),
+        )
+
+    def log(
+        self,
+        source: str,
+        file_path: str,
+        status: str,
+        message: str | None = None,
+        conversation_id: int | None = None,
+        records: FileRecords | None = None,
+        source_file_id: int | None = None,
+    ) -> bool:
+        """Writes a row of the import log, unless the last row of this file says the same (an
+        outcome that repeats is no news). Returns whether a row was written."""
+        counts: tuple[int | None, ...] = (None,) * 5
+        if records is not None:
+            counts = (
+                records.records,
+                records.kept,
+                records.ignored,
+                records.unknown,
+                records.malformed,
+            )
+            message = message or records.message
+            if source_file_id is not None:
+                self.db.execute(
+                    "delete from unknown_records where source_file_id = ?", (source_file_id,)
+                )
+                self.db.executemany(
+                    "insert into unknown_records (source_file_id, location, type, sample) "
+                    "values (?, ?, ?, ?)",
+                    (
+                        (source_file_id, clean(s.where), clean(s.type), clean(s.sample))
+                        for s in records.samples
+                    ),
+                )
+        message = clean(first_line(message, 500)) if message else None
+        path = clean(file_path)
+        last = self.db.execute(
+            "select status, message, conversation_id, records, kept_records, ignored_records, "
+            "unknown_records, malformed_records from import_log where file_path = ? "
+            "and source = ? order by id desc limit 1",
+            (path, source),
+        ).fetchone()
+        new = (status, message, conversation_id, *counts)
+        if last == new or (
+            last and status == "updated" and last[0] == "imported" and last[1:] == new[1:]
+        ):
+            return False
+        self.db.execute(
+            "insert into import_log (run_id, source, conversation_id, file_path, status, message, "
+            "records, kept_records, ignored_records, unknown_records, malformed_records, "
+            "created_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.run_id, source, conversation_id, path, status, message, *counts, self.now),
+        )
+        return True
+
+    def mark_missing(self, files: Iterable[KnownFile]) -> None:
+        """The tool deleted these files: they are marked, and so is every conversation none of whose
+        files is left. Nothing else changes."""
+        for file in files:
+            self.db.execute(
+                "update source_files set missing_since = ? where id = ? and missing_since is null",
+                (self.now, file.id),
+            )
+            self.db.execute(
+                "update conversations set missing_since = ? where missing_since is null and id in ("
+                "select conversation_id from conversation_files where source_file_id = ?) "
+                "and not exists (select 1 from conversation_files cf join source_files f "
+                "on f.id = cf.source_file_id where cf.conversation_id = conversations.id "
+                "and f.missing_since is null)",
+                (self.now, file.id),
+            )
+
+    # ----------------------------------------------------------------- the end of a run
+
+    def finish(self) -> None:
+        """Everything that needs the whole: links between conversations, indexes, full text, the
+        daily figures. May be repeated; does only what is left to do."""
+        with self.transaction():
+            self._resolve_parents()
+            self._resolve_references()
+        with self.transaction():
+            if not self._words:
+                search.build_fts(self.db)
+            ensure_late_indexes(self.db)
+        with self.transaction():
+            usage.refresh(self.db, self.touched)
+            self.db.execute("pragma analysis_limit = 2000")
+            self.db.execute("analyze")
+            self.db.execute("update import_runs set ended_at = ? where ended_at is null", (self.now,))
+
+    def _resolve_parents(self) -> None:
+        for table, column, session in (
+            ("conversations", "parent_id", "parent_session_id"),
+            ("tool_calls", "subagent_id", "subagent_session_id"),
+        ):
+            source = (
+                "conversations.source"
+                if table == "conversations"
+                else "(select c.source from conversations c where c.id = tool_calls.conversation_id)"
+            )
+            self.db.execute(
+                f"update {table} set {column} = found.id from (select p.id, p.source, p.session_id "
+                f"from conversations p) as found where {table}.{column} is null "
+                f"and {table}.{session} is not null and found.source = {source} "
+                f"and found.session_id = {table}.{session} and found.id <> "
+                + ("conversations.id" if table == "conversations" else "tool_calls.conversation_id")
+            )
+
+    def _resolve_references(self) -> None:
+        """Forks that only refer to their parent's history list its messages before their own. A
+        parent may itself be such a fork: parents come first, and a circle is left alone."""
+        forks = {
+            id_: (parent_id, until)
+            for id_, parent_id, until in self.db.execute(
+                "select id, parent_id, inherits_until from conversations "
+                "where inherits_until is not null and parent_id is not null"
+            )
+        }
+        done: set[int] = set()
+
+        def resolve(id_: int, path: tuple[int, ...]) -> None:
+            if id_ in done or id_ not in forks or id_ in path:
+                return
+            parent, until = forks[id_]
+            resolve(parent, (*path, id_))
+            done.add(id_)
+            old = self._links(id_)
+            own = [link for link in old if link[3] != "referred"]
+            mine = {link[0] for link in own}
+            referred: list[Link] = [
+                (link[0], link[1], link[2], "referred", link[4])
+                for link in self._links(parent)
+                if link[4] is not None and link[4] < until and link[0] not in mine
+            ]
+            if referred + own == old:
+                return
+            self._write_links(id_, old, referred + own)
+            self.db.executemany(
+                "update messages set position = ? where id = ? and conversation_id = ?",
+                ((len(referred) + place, link[0], id_) for place, link in enumerate(own)),
+            )
+            self.refresh_counts(id_)
+            self.touched.add(id_)
+
+        for id_ in sorted(forks):
+            resolve(id_, ())
+
+
+def needs_finish(connection: sqlite3.Connection) -> bool:
+    """Whether a run that finds nothing new still has something to do: the last one was killed."""
+    have = {
+        row[0] for row in connection.execute("select name from sqlite_master where type = 'index'")
+    }
+    return (
+        unfinished(connection)
+        or not search.fts_exists(connection)
+        or not have.issuperset(LATE_INDEXES)
+    )
+
+
+def _attachment_row(message_id: int, place: int, attachment: Any) -> tuple[Any, ...]:
+    content = attachment.content
+    return (
+        clean(attachment.name or attachment.kind),
+        message_id,
+        place,
+        attachment.kind,
+        _optional(attachment.media_type),
+        None if content is None else len(content),
+        None if content is None else hashlib.sha256(content).hexdigest(),
+        content,
+    )
