@@ -1210,7 +1210,6 @@ class Store:
         self,
         source: str,
         file: SourceFile,
-        known: KnownFile | None,
         *,
         marker: str,
         parser_version: int,
@@ -1318,6 +1317,16 @@ class Store:
                 "on f.id = cf.source_file_id where cf.conversation_id = conversations.id "
                 "and f.missing_since is null)",
                 (self.now, file.id),
+            )
+
+    def mark_back(self, files: Iterable[KnownFile]) -> None:
+        """These files were missing once and are there again, unchanged."""
+        for file in files:
+            self.db.execute("update source_files set missing_since = null where id = ?", (file.id,))
+            self.db.execute(
+                "update conversations set missing_since = null where id in ("
+                "select conversation_id from conversation_files where source_file_id = ?)",
+                (file.id,),
             )
 
     # ----------------------------------------------------------------- the end of a run

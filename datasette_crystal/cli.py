@@ -1,0 +1,491 @@
+"""The ``datasette crystal`` commands, thin over the library."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .model import Environment
+
+DEFAULT_DATABASE = "crystal.db"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: object) -> str:
+    """Text that does nothing to a terminal: file names and titles come from elsewhere."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text)).replace("\n", " ")
+
+
+def echo(text: str = "", err: bool = False) -> None:
+    """Prints a line, also where the terminal cannot show all of its characters."""
+    stream = sys.stderr if err else sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "replace").decode(encoding), err=err)
+
+
+def table(rows: list[list[Any]], right: set[int] | None = None) -> None:
+    """Prints rows as aligned columns; the first row is the heading."""
+    right = right or set()
+    texts = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in texts) for i in range(len(texts[0]))]
+    for row in texts:
+        line = "  ".join(
+            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i])
+            for i, cell in enumerate(row)
+        )
+        echo(line.rstrip())
+
+
+def _parse_roots(values: tuple[str, ...]) -> dict[str, tuple[Path, ...]]:
+    roots: dict[str, tuple[Path, ...]] = {}
+    for value in values:
+        source, separator, directory = value.partition("=")
+        if not separator or not source or not directory:
+            raise click.BadParameter(
+                f"{value!r} should look like codex=/path/to/directory", param_hint="--root"
+            )
+        path = Path(directory).expanduser()
+        if not path.exists():
+            raise click.BadParameter(f"{directory} does not exist", param_hint="--root")
+        roots[source] = (*roots.get(source, ()), path)
+    return roots
+
+
+def _environment(home: str | None, roots: tuple[str, ...]) -> Environment:
+    parsed = _parse_roots(roots)
+    if home is None:
+        return Environment.current(parsed)
+    return Environment.for_home(Path(home).absolute(), parsed)
+
+
+def _adapters(sources: tuple[str, ...]) -> dict[str, Any]:
+    from .plugins import get_adapters
+
+    adapters = get_adapters()
+    for source in sources:
+        if source not in adapters:
+            raise click.BadParameter(
+                f"{source!r} is not one of {', '.join(sorted(adapters))}", param_hint="--source"
+            )
+    return {name: adapters[name] for name in adapters if not sources or name in sources}
+
+
+_database_argument = click.argument(
+    "database", type=click.Path(dir_okay=False), default=DEFAULT_DATABASE
+)
+
+
+def _where_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.option(
+                "-s",
+                "--source",
+                "sources",
+                multiple=True,
+                metavar="SOURCE",
+                help="Only this source, such as claude-code or codex. May be repeated.",
+            ),
+            click.option(
+                "--home",
+                type=click.Path(exists=True, file_okay=False),
+                metavar="DIR",
+                help="Look in this home directory instead of your own: a backup, or one copied "
+                "from another machine.",
+            ),
+            click.option(
+                "--root",
+                "roots",
+                multiple=True,
+                metavar="SOURCE=DIR",
+                help="Also look for SOURCE in this directory, such as codex=/mnt/old/.codex. "
+                "May be repeated.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(name="crystal")
+def crystal() -> None:
+    """Keep the conversations of your AI coding tools in one SQLite file.
+
+    \b
+    datasette crystal import        read them into crystal.db (again and again)
+    datasette crystal.db            browse, search and query them
+    datasette crystal sources       what is on this machine
+    datasette crystal demo          a database of sample conversations to look at
+    """
+
+
+def import_options(command: Any) -> Any:
+    """The arguments of ``datasette crystal import`` and ``sqlite-utils crystal-import``."""
+    decorators = [
+        _database_argument,
+        _where_options,
+        click.option(
+            "--since",
+            metavar="DATE",
+            help="Only files that were written on or after this day (2026-11-30) or ISO time.",
+        ),
+        click.option("--full", is_flag=True, help="Read files again that have not changed."),
+        click.option(
+            "--min-messages",
+            type=click.IntRange(min=0),
+            default=2,
+            show_default=True,
+            metavar="N",
+            help="Skip conversations with fewer prompts and replies than this.",
+        ),
+        click.option(
+            "--machine",
+            metavar="NAME",
+            help="Name of the machine that the files come from.  [default: this one's]",
+        ),
+        click.option(
+            "--dry-run", is_flag=True, help="Only tell what would be read; write nothing."
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Print nothing but problems."),
+        click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON."),
+    ]
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+@crystal.command(name="import")
+@import_options
+def import_command(**options: Any) -> None:
+    """Read the conversations on this machine into DATABASE (crystal.db unless given).
+
+    Files that have not changed are skipped, so run it as often as you like: what was imported stays,
+    also after a tool has deleted its own files. The tools' files are only ever read.
+
+    \b
+    Examples:
+      datasette crystal import
+      datasette crystal import all.db --source codex --min-messages 1
+      datasette crystal import all.db --home /mnt/laptop/home/ana --machine laptop
+
+    The exit code is 1 when a file could not be read (the others are imported all the same).
+    """
+    import_conversations(**options)
+
+
+def import_conversations(
+    database: str,
+    sources: tuple[str, ...],
+    home: str | None,
+    roots: tuple[str, ...],
+    since: str | None,
+    full: bool,
+    min_messages: int,
+    machine: str | None,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """The body of both import commands. Raises :class:`click.ClickException` or exits with 1."""
+    from .importer import Options, run_import
+    from .store import StoreError
+
+    adapters = _adapters(sources)
+    env = _environment(home, roots)
+    options = Options(
+        sources=tuple(sources),
+        since=since,
+        full=full,
+        min_messages=min_messages,
+        machine=machine or platform.node() or "unknown",
+        dry_run=dry_run,
+    )
+    bar = _ProgressBar() if not quiet and not as_json and sys.stderr.isatty() else None
+    try:
+        report = run_import(database, env, adapters, options, bar.update if bar else None)
+    except StoreError as error:
+        raise click.ClickException(printable(error)) from None
+    except OSError as error:
+        raise click.ClickException(printable(error)) from None
+    finally:
+        if bar:
+            bar.close()
+    for problem in report.problems:
+        echo(printable(problem), err=True)
+    if as_json:
+        _print_json(report, database, dry_run)
+    elif not quiet:
+        _print_report(report, database, min_messages, dry_run)
+    if report.errors:
+        sys.exit(1)
+
+
+class _ProgressBar:
+    """Conversations read, on standard error."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._done = 0
+
+    def update(self, done: int, total: int, size: int) -> None:
+        if self._bar is None:
+            self._bar = click.progressbar(
+                length=total, label="Importing conversations", file=sys.stderr
+            )
+            self._bar.__enter__()
+        self._bar.update(done - self._done)
+        self._done = done
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+
+
+def _print_json(report: Any, database: str, dry_run: bool) -> None:
+    import json
+    from dataclasses import asdict
+
+    click.echo(
+        json.dumps(
+            {
+                "database": database,
+                "dry_run": dry_run,
+                "changed": report.changed,
+                "sources": {name: asdict(source) for name, source in report.sources.items()},
+                "problems": [printable(problem) for problem in report.problems],
+            },
+            indent=2,
+        )
+    )
+
+
+def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) -> None:
+    fields = ["new", "updated", "unchanged", "skipped", "errors"]
+    found = [
+        source
+        for source in report.sources.values()
+        if any(getattr(source, name) for name in [*fields, "missing"])
+    ]
+    if not found:
+        echo("No conversations found. `datasette crystal sources` tells where it looked;")
+        echo("`datasette crystal demo` makes a database of sample conversations.")
+        return
+    rows: list[list[Any]] = [["Source", *(name.capitalize() for name in fields)]]
+    rows += [[source.name, *(getattr(source, name) for name in fields)] for source in found]
+    if len(found) > 1:
+        rows.append(
+            ["Total", *(sum(getattr(source, name) for source in found) for name in fields)]
+        )
+    table(rows, right=set(range(1, len(fields) + 1)))
+    skipped = sum(source.skipped for source in found)
+    missing = sum(source.missing for source in found)
+    malformed = sum(source.malformed_records for source in found)
+    unknown = sum(source.unknown_records for source in found)
+    if skipped:
+        echo()
+        echo(
+            f"{skipped} skipped: no conversation in the file, or fewer than {min_messages} prompts "
+            "and replies. `--min-messages 1` brings in the short ones."
+        )
+    if missing:
+        echo(f"{missing} files were deleted by their tool since the last import; their history stays.")
+    if malformed or unknown:
+        parts = [
+            f"{number} {what} records"
+            for number, what in ((malformed, "malformed"), (unknown, "unknown"))
+            if number
+        ]
+        echo(f"{' and '.join(parts)}: `datasette crystal log {printable(database)}`")
+    if report.errors:
+        echo(f"{report.errors} files could not be read: `datasette crystal log {printable(database)}`")
+    echo()
+    if dry_run:
+        echo("Nothing was written (--dry-run).")
+    elif report.changed:
+        echo(f"Now run: datasette {printable(database)}")
+    else:
+        echo(f"{printable(database)} is up to date.")
+
+
+@crystal.command()
+@_where_options
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def sources(
+    sources: tuple[str, ...], home: str | None, roots: tuple[str, ...], as_json: bool
+) -> None:
+    """What is on this machine: where, how many conversations, and what can't be read and why."""
+    env = _environment(home, roots)
+    found = []
+    for name, adapter in _adapters(sources).items():
+        try:
+            found.append((name, adapter.display_name, adapter.detect(env), None))
+        except (OSError, ValueError) as error:
+            found.append((name, adapter.display_name, None, str(error)))
+    if as_json:
+        import json
+
+        click.echo(
+            json.dumps(
+                {
+                    name: None
+                    if info is None
+                    else {
+                        "name": display,
+                        "roots": [str(root) for root in info.roots],
+                        "conversations": info.conversations,
+                        "oldest": info.oldest,
+                        "newest": info.newest,
+                        "unreadable": [
+                            {"path": item.path, "reason": item.reason} for item in info.unreadable
+                        ],
+                        "warnings": info.warnings,
+                    }
+                    for name, display, info, _ in found
+                },
+                indent=2,
+            )
+        )
+        return
+    rows: list[list[Any]] = [["Source", "Conversations", "Oldest", "Newest", "Where"]]
+    for _, display, info, error in found:
+        if info is None:
+            rows.append([display, "-", "", "", f"cannot be searched: {error}" if error else "not found"])
+            continue
+        for index, root in enumerate(info.roots or [Path()]):
+            first = index == 0
+            rows.append(
+                [
+                    display if first else "",
+                    ("?" if info.conversations is None else info.conversations) if first else "",
+                    _local_day(info.oldest) if first else "",
+                    _local_day(info.newest) if first else "",
+                    root,
+                ]
+            )
+    table(rows, right={1})
+    for _, display, info, _ in found:
+        if info is None:
+            continue
+        for warning in info.warnings:
+            echo()
+            echo(printable(f"{display}: {warning}"))
+        for item in info.unreadable:
+            echo()
+            echo(printable(f"{display}: {item.path} can't be read: {item.reason}"))
+
+
+def _local_day(time: str | None) -> str:
+    if not time:
+        return ""
+    moment = datetime.fromisoformat(time[:-1] + "+00:00" if time.endswith("Z") else time)
+    return moment.astimezone().strftime("%Y-%m-%d")
+
+
+@crystal.command()
+@_database_argument
+@click.option("-n", "--limit", default=20, show_default=True, help="How many rows.")
+@click.option("--all", "everything", is_flag=True, help="Also files that were imported whole.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
+    """What the imports of DATABASE met: files that failed, were skipped, or hold records that are
+    malformed or of an unknown type. The newest outcome of each file, newest first."""
+    from .store import StoreError, open_readonly
+
+    try:
+        connection = open_readonly(database)
+    except StoreError as error:
+        raise click.ClickException(printable(error)) from None
+    columns = (
+        "created_at, source, status, file_path, message, records, kept_records, ignored_records, "
+        "unknown_records, malformed_records"
+    )
+    rows = connection.execute(
+        f"select {columns} from import_log where id in "
+        "(select max(id) from import_log group by source, file_path) "
+        + (
+            ""
+            if everything
+            else "and (status not in ('imported', 'updated') "
+            "or unknown_records > 0 or malformed_records > 0) "
+        )
+        + "order by id desc limit ?",
+        (limit,),
+    ).fetchall()
+    connection.close()
+    names = columns.split(", ")
+    if as_json:
+        import json
+
+        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
+    if not rows:
+        echo("Nothing to tell: every file was read whole." if not everything else "No imports yet.")
+        return
+    output: list[list[Any]] = [["When", "Source", "Status", "Records", "Unknown", "Malformed", "File"]]
+    for row in rows:
+        output.append(
+            [
+                f"{_local_day(row[0])}",
+                row[1],
+                row[2],
+                *("" if value is None else value for value in (row[5], row[8], row[9])),
+                f"{row[3]}{': ' + row[4] if row[4] else ''}",
+            ]
+        )
+    table(output, right={3, 4, 5})
+
+
+@crystal.command()
+@click.argument("database", type=click.Path(dir_okay=False), default="demo.db")
+def demo(database: str) -> None:
+    """Make DATABASE (demo.db unless given) from the sample conversations that come with
+    datasette-crystal: every feature, to look at before you import your own."""
+    from importlib.resources import as_file, files
+
+    from .importer import Options, run_import
+    from .store import StoreError
+
+    path = Path(database)
+    if path.exists() and path.stat().st_size:
+        raise click.ClickException(f"{printable(database)} is there already; name another file")
+    try:
+        with as_file(files("datasette_crystal") / "samples" / "home") as home:
+            report = run_import(
+                path,
+                Environment.for_home(Path(home)),
+                _adapters(()),
+                Options(min_messages=1, machine="demo"),
+            )
+    except (StoreError, OSError) as error:
+        raise click.ClickException(printable(error)) from None
+    total = sum(source.new for source in report.sources.values())
+    echo(f"{total} sample conversations in {printable(database)}.")
+    echo()
+    echo(f"Now run: datasette {printable(database)}")
+
+
+@crystal.command()
+@click.option("--sql", is_flag=True, help="Print the create statements instead.")
+def schema(sql: bool) -> None:
+    """The tables and columns of a crystal database, and what they mean."""
+    if sql:
+        import sqlite3
+
+        from sqlite_utils import Database
+
+        from .migrations import migrations
+
+        db = Database(sqlite3.connect(":memory:"))
+        migrations.apply(db)
+        echo(db.schema)
+        return
+    from .schema import schema_markdown
+
+    echo(schema_markdown())

@@ -1,0 +1,512 @@
+"""Scan, skip what is unchanged, parse, store: batch by batch."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from . import __version__, usage
+from .adapters import Adapter
+from .model import (
+    MODEL_KINDS,
+    PERSON_KINDS,
+    ConversationMeta,
+    Environment,
+    FileRecords,
+    Parsed,
+    ParsedConversation,
+    ScanProblem,
+    SourceFile,
+)
+from .store import (
+    KnownFile,
+    Store,
+    StoreError,
+    close_at_rest,
+    known_files,
+    needs_finish,
+    open_for_writing,
+    open_readonly,
+)
+from .text import clean, first_line, iso_time, json_text
+
+#: A batch is committed when it holds this much source text, or this many conversations.
+BATCH_BYTES = 16_000_000
+BATCH_CONVERSATIONS = 200
+DEFAULT_MIN_MESSAGES = 2
+
+
+@dataclass
+class Options:
+    """What to import. ``since`` is a day (``2026-11-30``) or an ISO time: files that were last
+    written before it are left alone. ``full`` reads unchanged files again. ``min_messages``: skip
+    conversations with fewer prompts and replies. ``machine`` is the name under which files and
+    projects are kept."""
+
+    sources: tuple[str, ...] = ()
+    since: str | None = None
+    full: bool = False
+    min_messages: int = DEFAULT_MIN_MESSAGES
+    machine: str = ""
+    dry_run: bool = False
+
+
+@dataclass
+class SourceReport:
+    """What an import did for one source, in numbers of conversations (``errors`` and ``missing``:
+    of files)."""
+
+    name: str
+    new: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    errors: int = 0
+    missing: int = 0
+    malformed_records: int = 0
+    unknown_records: int = 0
+
+
+@dataclass
+class Report:
+    """The outcome of :func:`run_import`. ``problems`` are plain lines, one for each file that could
+    not be read."""
+
+    sources: dict[str, SourceReport] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    changed: bool = False
+
+    @property
+    def errors(self) -> int:
+        return sum(source.errors for source in self.sources.values())
+
+
+#: Called with (conversations done, conversations to do, bytes just done).
+Progress = Callable[[int, int, int], None]
+
+
+def utc_now() -> str:
+    """The present moment as ISO 8601 UTC text with milliseconds."""
+    text = iso_time(datetime.now(timezone.utc).isoformat())
+    assert text
+    return text
+
+
+@dataclass
+class _Plan:
+    """What a scan found: conversations to read, and files that are gone."""
+
+    todo: list[tuple[Adapter, ConversationMeta]] = field(default_factory=list)
+    problems: list[ScanProblem] = field(default_factory=list)
+    missing: list[KnownFile] = field(default_factory=list)
+    back: list[KnownFile] = field(default_factory=list)
+
+
+def run_import(
+    database: str | Path,
+    env: Environment,
+    adapters: Mapping[str, Adapter],
+    options: Options,
+    progress: Progress | None = None,
+) -> Report:
+    """Brings ``database`` up to date with the files that ``adapters`` find in ``env``; creates it
+    when it is not there. Nothing is written when nothing is new.
+
+    Raises :class:`~.store.StoreError` when the database cannot be used or written; whatever was
+    committed until then stays. Files that cannot be read become lines of the report and rows of
+    ``import_log``.
+    """
+    database = Path(database)
+    since_ns = _since_ns(options.since)
+    report = Report()
+    known: dict[tuple[str, str], KnownFile] = {}
+    unfinished = False
+    logged: dict[tuple[str, str], tuple[str, str | None]] = {}
+    if database.exists() and database.stat().st_size:
+        connection = _open_for_reading(database)
+        if connection is not None:
+            try:
+                known = known_files(connection, options.machine)
+                unfinished = needs_finish(connection)
+                logged = _last_outcomes(connection)
+            finally:
+                connection.close()
+    plan = _Plan()
+    try:
+        for adapter in adapters.values():
+            report.sources[adapter.name] = SourceReport(adapter.display_name)
+            _scan(adapter, env, options, since_ns, known, plan, report)
+        if options.dry_run:
+            for adapter, meta in plan.todo:
+                source = report.sources[adapter.name]
+                if any((file.path, file.part) in known for file in _cleaned(meta.files)):
+                    source.updated += 1
+                else:
+                    source.new += 1
+            for problem in plan.problems:
+                _add_problem(report, problem.source, problem.path, problem.reason)
+            return report
+        news = [
+            problem
+            for problem in plan.problems
+            if logged.get((problem.source, clean(problem.path)))
+            != ("unreadable", _log_message(problem.reason))
+        ]
+        if not (plan.todo or plan.missing or plan.back or news or unfinished):
+            for problem in plan.problems:
+                _add_problem(report, problem.source, problem.path, problem.reason)
+            return report
+        connection = open_for_writing(database)
+        try:
+            _write(connection, adapters, options, plan, known, report, progress)
+        finally:
+            close_at_rest(connection)
+    except sqlite3.Error as error:
+        raise StoreError(f"{database}: {error}") from error
+    finally:
+        for adapter in adapters.values():
+            close = getattr(adapter, "close", None)
+            if close is not None:
+                close()
+    return report
+
+
+def _open_for_reading(database: Path) -> sqlite3.Connection | None:
+    """The database without writing to it, or ``None`` when it has no tables yet (a first import was
+    killed)."""
+    connection = open_readonly(database)
+    if connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+        return connection
+    connection.close()
+    return None
+
+
+def _last_outcomes(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str | None]]:
+    """(source, path) → (status, message) of the files that could not be read last time."""
+    return {
+        (source, path): (status, message)
+        for source, path, status, message in connection.execute(
+            "select source, file_path, status, message from import_log where id in ("
+            "select max(id) from import_log group by source, file_path) "
+            "and status in ('error', 'unreadable')"
+        )
+    }
+
+
+def _log_message(reason: str) -> str:
+    return clean(first_line(reason, 500))
+
+
+def _since_ns(since: str | None) -> int | None:
+    if since is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(since[:-1] + "+00:00" if since.endswith("Z") else since)
+    except ValueError:
+        raise StoreError(f"--since wants a date such as 2026-11-30, not {since!r}") from None
+    return int(moment.timestamp() * 1e9)  # without a zone: a local day
+
+
+def _cleaned(files: Iterable[SourceFile]) -> list[SourceFile]:
+    """Files under the names that the database can hold."""
+    return [
+        SourceFile(clean(f.path), clean(f.root), f.size, f.mtime_ns, clean(f.part)) for f in files
+    ]
+
+
+def _scan(
+    adapter: Adapter,
+    env: Environment,
+    options: Options,
+    since_ns: int | None,
+    known: Mapping[tuple[str, str], KnownFile],
+    plan: _Plan,
+    report: Report,
+) -> None:
+    """Adds to ``plan`` what there is to do for one source."""
+    seen: set[tuple[str, str]] = set()
+    roots: set[str] = set()
+    broken_roots: set[str] = set()
+    whole = since_ns is None
+    try:
+        info = adapter.detect(env)
+        if info is None:
+            return
+        roots.update(clean(str(root)) for root in info.roots)
+        for found in adapter.scan(env):
+            if isinstance(found, ScanProblem):
+                plan.problems.append(found)
+                if found.root:
+                    broken_roots.add(clean(found.root))
+                else:
+                    whole = False
+                continue
+            files = _cleaned(found.files)
+            seen.update((file.path, file.part) for file in files)
+            roots.update(file.root for file in files)
+            if since_ns is not None and max(file.mtime_ns for file in files) < since_ns:
+                continue
+            before = [known.get((file.path, file.part)) for file in files]
+            if not options.full and _is_unchanged(adapter, found, files, before, options):
+                if any(file and file.skipped_below is not None for file in before):
+                    report.sources[adapter.name].skipped += 1
+                else:
+                    report.sources[adapter.name].unchanged += 1
+                plan.back += [file for file in before if file and file.missing_since]
+            else:
+                plan.todo.append((adapter, found))
+    except (OSError, ValueError, sqlite3.Error) as error:
+        plan.problems.append(ScanProblem(adapter.name, "", f"cannot be searched: {error}"))
+        whole = False
+    if not whole:
+        return
+    for (path, part), file in known.items():
+        if (
+            file.source == adapter.name
+            and file.missing_since is None
+            and (path, part) not in seen
+            and file.root in roots
+            and file.root not in broken_roots
+            and (part or not os.path.exists(path))
+        ):
+            plan.missing.append(file)
+            report.sources[adapter.name].missing += 1
+
+
+def _is_unchanged(
+    adapter: Adapter,
+    meta: ConversationMeta,
+    files: list[SourceFile],
+    before: list[KnownFile | None],
+    options: Options,
+) -> bool:
+    for file, known in zip(files, before, strict=True):
+        if (
+            known is None
+            or known.size != file.size
+            or known.mtime_ns != file.mtime_ns
+            or known.parser_version != adapter.parser_version
+            or known.marker != clean(meta.marker)
+            # what failed is tried again every time
+            or known.outcome in ("error", "unreadable")
+        ):
+            # in a shared database size and time change with every conversation in it
+            if not (
+                known is not None
+                and file.part
+                and meta.marker
+                and known.marker == clean(meta.marker)
+                and known.parser_version == adapter.parser_version
+                and known.outcome not in ("error", "unreadable")
+            ):
+                return False
+        if known.skipped_below is not None and options.min_messages < known.skipped_below:
+            return False
+    return True
+
+
+def _add_problem(report: Report, source: str, path: str, reason: str) -> None:
+    report.problems.append(f"{path}: {reason}" if path else f"{source}: {reason}")
+    if source in report.sources:
+        report.sources[source].errors += 1
+
+
+def _write(
+    connection: sqlite3.Connection,
+    adapters: Mapping[str, Adapter],
+    options: Options,
+    plan: _Plan,
+    known: Mapping[tuple[str, str], KnownFile],
+    report: Report,
+    progress: Progress | None,
+) -> None:
+    store = Store(connection, options.machine, utc_now())
+    run_options = json_text(
+        {
+            "sources": options.sources,
+            "since": options.since,
+            "full": options.full,
+            "min_messages": options.min_messages,
+        }
+    )
+    # oldest first: a fork or a resumed copy comes after what it repeats
+    todo = sorted(
+        plan.todo, key=lambda item: (max(f.mtime_ns for f in item[1].files), item[1].session_id)
+    )
+    sources = {adapter.name for adapter, _ in todo} | {p.source for p in plan.problems}
+
+    def begin() -> None:
+        store.start_run(__version__, usage.local_zone(), run_options)
+        for name in sources & set(adapters):
+            store.add_source(name, adapters[name].display_name)
+
+    with store.transaction():
+        begin()
+        for problem in plan.problems:
+            _add_problem(report, problem.source, problem.path, problem.reason)
+            store.log(problem.source, problem.path, "unreadable", problem.reason)
+        store.mark_missing(plan.missing)
+        store.mark_back(plan.back)
+    done = 0
+    while done < len(todo):
+        size = conversations = 0
+        with store.transaction():
+            while done < len(todo) and size < BATCH_BYTES and conversations < BATCH_CONVERSATIONS:
+                adapter, meta = todo[done]
+                length = 0 if meta.files[0].part else sum(file.size for file in meta.files)
+                _import_one(store, adapter, meta, known, options, report)
+                size += length
+                conversations += 1
+                done += 1
+                if progress is not None:
+                    progress(done, len(todo), length)
+    store.finish()
+    report.changed = True
+
+
+#: What a conversation with impossible values raises while it is stored; anything else that SQLite
+#: says (disk full, locked, corrupt) ends the run.
+_BAD_VALUES = (
+    ValueError,
+    OverflowError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+
+
+def _import_one(
+    store: Store,
+    adapter: Adapter,
+    meta: ConversationMeta,
+    known: Mapping[tuple[str, str], KnownFile],
+    options: Options,
+    report: Report,
+) -> None:
+    """Reads one conversation and stores it with its log row: both, or nothing but the row."""
+    source = report.sources[adapter.name]
+    files = _cleaned(meta.files)
+    try:
+        parsed = adapter.parse(meta)
+    except Exception as error:
+        # whatever an adapter raises - also one that we did not write - costs one conversation
+        _fail(store, adapter, meta, files, known, report, error)
+        return
+    try:
+        with store.savepoint():
+            outcomes = _store(store, adapter, meta, files, parsed, known, options)
+    except _BAD_VALUES as error:
+        _fail(store, adapter, meta, files, known, report, error)
+        return
+    for outcome in outcomes:
+        if outcome == "imported":
+            source.new += 1
+        elif outcome == "updated":
+            source.updated += 1
+        elif outcome == "skipped":
+            source.skipped += 1
+        else:
+            source.unchanged += 1
+    for records in parsed.files:
+        source.malformed_records += records.malformed
+        source.unknown_records += records.unknown
+
+
+def _fail(
+    store: Store,
+    adapter: Adapter,
+    meta: ConversationMeta,
+    files: list[SourceFile],
+    known: Mapping[tuple[str, str], KnownFile],
+    report: Report,
+    error: Exception,
+) -> None:
+    reason = first_line(str(error)) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
+    for file in files[:1]:
+        store.record_file(
+            meta.source,
+            file,
+            marker=meta.marker,
+            parser_version=adapter.parser_version,
+            outcome="error",
+        )
+        store.log(meta.source, file.path, "error", reason)
+    _add_problem(report, adapter.name, files[0].path, reason)
+
+
+def is_short(conversation: ParsedConversation, min_messages: int) -> bool:
+    """Whether a conversation has fewer prompts and replies than ``min_messages``. Prompts of a
+    lost transcript are kept whatever their number."""
+    if conversation.kind == "prompt-history":
+        return not conversation.messages
+    found = 0
+    for message in conversation.messages:
+        if message.kind in PERSON_KINDS or message.kind in MODEL_KINDS or message.kind == "task":
+            found += 1
+            if found >= min_messages:
+                return False
+    return found < max(min_messages, 1)
+
+
+def _store(
+    store: Store,
+    adapter: Adapter,
+    meta: ConversationMeta,
+    files: list[SourceFile],
+    parsed: Parsed,
+    known: Mapping[tuple[str, str], KnownFile],
+    options: Options,
+) -> list[str]:
+    """Stores what one meta gave. Returns the outcome of each conversation."""
+    results: list[tuple[int | None, str]] = []
+    for conversation in parsed.conversations:
+        short = is_short(conversation, options.min_messages)
+        if short and store.conversation_id(conversation.source, conversation.session_id) is None:
+            results.append((None, "skipped"))
+            continue
+        results.append(store.store_conversation(conversation))
+    outcomes = [outcome for _, outcome in results]
+    ids = [id_ for id_, _ in results if id_ is not None]
+    skipped = "skipped" in outcomes
+    for status in ("imported", "updated", "unchanged", "skipped"):
+        if status in outcomes:
+            break
+    else:
+        status = "skipped"
+    message = None
+    if not parsed.conversations:
+        message = "no conversation in it"
+    elif skipped and status == "skipped":
+        message = f"fewer than {options.min_messages} prompts and replies"
+    records = {clean(item.path): item for item in parsed.files}
+    for file in files:
+        file_id = store.record_file(
+            meta.source,
+            file,
+            marker=meta.marker,
+            parser_version=adapter.parser_version,
+            outcome="imported" if ids else "skipped",
+            skipped_below=options.min_messages if skipped else None,
+        )
+        for id_ in ids:
+            store.link_file(id_, file_id)
+        counted: FileRecords | None = records.get(file.path)
+        store.log(
+            meta.source,
+            file.path,
+            "updated" if status == "unchanged" else status,
+            message,
+            ids[0] if ids else None,
+            counted,
+            file_id,
+        )
+    return outcomes
