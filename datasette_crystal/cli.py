@@ -128,7 +128,7 @@ def crystal() -> None:
 
 def import_options(command: Any) -> Any:
     """The arguments of ``datasette crystal import`` and ``sqlite-utils crystal-import``."""
-    decorators = [
+    decorators: list[Any] = [
         _database_argument,
         _where_options,
         click.option(
@@ -280,9 +280,7 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
     rows: list[list[Any]] = [["Source", *(name.capitalize() for name in fields)]]
     rows += [[source.name, *(getattr(source, name) for name in fields)] for source in found]
     if len(found) > 1:
-        rows.append(
-            ["Total", *(sum(getattr(source, name) for source in found) for name in fields)]
-        )
+        rows.append(["Total", *(sum(getattr(source, name) for source in found) for name in fields)])
     table(rows, right=set(range(1, len(fields) + 1)))
     skipped = sum(source.skipped for source in found)
     missing = sum(source.missing for source in found)
@@ -295,7 +293,9 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
             "and replies. `--min-messages 1` brings in the short ones."
         )
     if missing:
-        echo(f"{missing} files were deleted by their tool since the last import; their history stays.")
+        echo(
+            f"{missing} files were deleted by their tool since the last import; their history stays."
+        )
     if malformed or unknown:
         parts = [
             f"{number} {what} records"
@@ -304,7 +304,9 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
         ]
         echo(f"{' and '.join(parts)}: `datasette crystal log {printable(database)}`")
     if report.errors:
-        echo(f"{report.errors} files could not be read: `datasette crystal log {printable(database)}`")
+        echo(
+            f"{report.errors} files could not be read: `datasette crystal log {printable(database)}`"
+        )
     echo()
     if dry_run:
         echo("Nothing was written (--dry-run).")
@@ -322,12 +324,12 @@ def sources(
 ) -> None:
     """What is on this machine: where, how many conversations, and what can't be read and why."""
     env = _environment(home, roots)
-    found = []
+    found: list[tuple[str, str, Any, str]] = []
     for name, adapter in _adapters(sources).items():
         try:
-            found.append((name, adapter.display_name, adapter.detect(env), None))
-        except (OSError, ValueError) as error:
-            found.append((name, adapter.display_name, None, str(error)))
+            found.append((name, adapter.display_name, adapter.detect(env), ""))
+        except (OSError, ValueError) as broken:
+            found.append((name, adapter.display_name, None, str(broken)))
     if as_json:
         import json
 
@@ -356,7 +358,9 @@ def sources(
     rows: list[list[Any]] = [["Source", "Conversations", "Oldest", "Newest", "Where"]]
     for _, display, info, error in found:
         if info is None:
-            rows.append([display, "-", "", "", f"cannot be searched: {error}" if error else "not found"])
+            rows.append(
+                [display, "-", "", "", f"cannot be searched: {error}" if error else "not found"]
+            )
             continue
         for index, root in enumerate(info.roots or [Path()]):
             first = index == 0
@@ -428,7 +432,9 @@ def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
     if not rows:
         echo("Nothing to tell: every file was read whole." if not everything else "No imports yet.")
         return
-    output: list[list[Any]] = [["When", "Source", "Status", "Records", "Unknown", "Malformed", "File"]]
+    output: list[list[Any]] = [
+        ["When", "Source", "Status", "Records", "Unknown", "Malformed", "File"]
+    ]
     for row in rows:
         output.append(
             [

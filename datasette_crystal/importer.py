@@ -284,27 +284,22 @@ def _is_unchanged(
     before: list[KnownFile | None],
     options: Options,
 ) -> bool:
+    marker = clean(meta.marker)
     for file, known in zip(files, before, strict=True):
         if (
             known is None
-            or known.size != file.size
-            or known.mtime_ns != file.mtime_ns
             or known.parser_version != adapter.parser_version
-            or known.marker != clean(meta.marker)
+            or known.marker != marker
             # what failed is tried again every time
             or known.outcome in ("error", "unreadable")
+            or (known.skipped_below is not None and options.min_messages < known.skipped_below)
         ):
-            # in a shared database size and time change with every conversation in it
-            if not (
-                known is not None
-                and file.part
-                and meta.marker
-                and known.marker == clean(meta.marker)
-                and known.parser_version == adapter.parser_version
-                and known.outcome not in ("error", "unreadable")
-            ):
-                return False
-        if known.skipped_below is not None and options.min_messages < known.skipped_below:
+            return False
+        # size and time of a shared database change with every conversation in it: there the
+        # conversation's own marker decides
+        if (known.size, known.mtime_ns) != (file.size, file.mtime_ns) and not (
+            file.part and marker
+        ):
             return False
     return True
 

@@ -10,6 +10,8 @@ was released: add another one.
 
 from __future__ import annotations
 
+import sqlite3
+
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
@@ -338,10 +340,10 @@ def m001_initial(db: Database) -> None:
     db.conn.execute("create virtual table messages_cjk using fts5(text, content='')")
 
 
-def ensure_late_indexes(db: Database) -> None:
+def ensure_late_indexes(connection: sqlite3.Connection) -> None:
     """Creates the indexes that are missing of :data:`LATE_INDEXES`."""
     for name, on in LATE_INDEXES.items():
-        db.conn.execute(f"create index if not exists {name} on {on}")
+        connection.execute(f"create index if not exists {name} on {on}")
 
 
 def newer_migrations(db: Database) -> list[str]:

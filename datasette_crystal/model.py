@@ -328,11 +328,9 @@ class Messages:
             index += 1
 
     def _spill(self) -> None:
-        while (
-            self._bytes > self.limit and self._length - self._spilled > self.window + self._chunk
-        ):
+        while self._bytes > self.limit and self._length - self._spilled > self.window + self._chunk:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="datasette-crystal-")
+                self._file = tempfile.TemporaryFile(prefix="datasette-crystal-")  # noqa: SIM115
             first = self._spilled
             chunk: list[ParsedMessage | None] = []
             for index in range(first, first + self._chunk):

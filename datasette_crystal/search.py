@@ -70,7 +70,7 @@ def add_texts(connection: sqlite3.Connection, rows: Iterable[Texts], words: bool
         connection.executemany(
             "insert into messages_fts (rowid, content, thinking) values (?, ?, ?)", rows
         )
-    cjk = [(id_, text) for id_, *texts in rows if (text := cjk_text(*texts))]  # type: ignore[arg-type]
+    cjk = [(id_, text) for id_, *texts in rows if (text := cjk_text(*texts))]
     if cjk:
         connection.executemany("insert into messages_cjk (rowid, text) values (?, ?)", cjk)
 
@@ -85,7 +85,7 @@ def remove_texts(connection: sqlite3.Connection, rows: Iterable[Texts], words: b
             "values ('delete', ?, ?, ?)",
             rows,
         )
-    cjk = [(id_, text) for id_, *texts in rows if (text := cjk_text(*texts))]  # type: ignore[arg-type]
+    cjk = [(id_, text) for id_, *texts in rows if (text := cjk_text(*texts))]
     if cjk:
         connection.executemany(
             "insert into messages_cjk (messages_cjk, rowid, text) values ('delete', ?, ?)", cjk

@@ -264,6 +264,8 @@ class Store:
         self.machine = machine
         self.now = now
         self.touched: set[int] = set()  # conversations whose rows changed in this run
+        self.old_starts: set[str | None] = set()  # when they began, as was thought before
+        self._rebuild_usage = unfinished(connection)
         self.run_id: int | None = None
         self._projects: dict[str, int] = {}
         self._next_message = self._next_call = 0
@@ -319,13 +321,15 @@ class Store:
         """Id and kind of a stored conversation."""
         row = self.db.execute(
             "select id, kind from conversations where source = ? and session_id = ?",
-            (source, session_id),
+            (source, clean(session_id)),
         ).fetchone()
         return (row[0], row[1]) if row else None
 
     def store_conversation(self, parsed: ParsedConversation) -> tuple[int, str]:
         """Stores a conversation, or brings the stored one up to date. Returns its id and what
         happened: ``imported``, ``updated`` or ``unchanged``. Call it inside a transaction."""
+        parsed.session_id = clean(parsed.session_id)
+        parsed.parent_session_id = _optional(parsed.parent_session_id)
         stored = self.conversation_id(parsed.source, parsed.session_id)
         if stored and parsed.kind == "prompt-history" and stored[1] != "prompt-history":
             return stored[0], "unchanged"  # the transcript itself is here, its prompts with it
@@ -358,23 +362,22 @@ class Store:
                 new_ids.add(self._next_message)
                 self._next_message += 1
 
-        links = self._new_links(parsed, uids, matched, own_links, drop_gone=upgrade)
+        # what a fork refers to stays in front; it is looked at again at the end of the run
+        referred = [link for link in old_links if link[3] == "referred"]
+        links = referred + self._new_links(parsed, uids, matched, own_links, drop_gone=upgrade)
         changed = self._write_messages(
             parsed, conversation_id, started_at, links, uids, matched, new_ids, owners
         )
         if upgrade:
             kept = set(matched)
             self._delete_messages([link[0] for link in own_links if link[0] not in kept])
-        if links != old_links and not (
-            # a fork's referred part is put in front of its own at the end of the run
-            links == own_links and len(own_links) < len(old_links)
-        ):
+        if links != old_links:
             self._write_links(conversation_id, old_links, links)
             changed = True
         if stored:
             changed |= self._update_conversation(conversation_id, parsed, started_at, ended_at)
+        changed |= self._set_title(conversation_id, parsed.title, parsed.title_origin)
         if changed or not stored:
-            self._set_title(conversation_id, parsed)
             self.refresh_counts(conversation_id)
             self.touched.add(conversation_id)
             if stored:
@@ -535,7 +538,7 @@ class Store:
         return bool(new) or (message.thinking or "").split() == (thinking or "").split()
 
     def _is_same_or_grown(self, message: ParsedMessage, id_: int) -> bool:
-        role, kind, content = self.db.execute(
+        role, _kind, content = self.db.execute(
             "select role, kind, content from messages where id = ?", (id_,)
         ).fetchone()
         if role != message.role:
@@ -631,9 +634,7 @@ class Store:
                     (parsed.source, parsed.parent_session_id, conversation_id),
                 ).fetchall()
             for (other,) in lists:
-                ids = [
-                    link[0] for link in self._links(other) if whole or link[3] == "copied"
-                ]
+                ids = [link[0] for link in self._links(other) if whole or link[3] == "copied"]
                 todo = [index for index in copied if not matched[index]]
                 pairs = match_in_order(
                     [new_signature(i) for i in todo], [stored_signature(id_) for id_ in ids]
@@ -720,10 +721,7 @@ class Store:
             )
         self.db.executemany(
             _INSERT_LINK,
-            (
-                (conversation_id, position, *new[position])
-                for position in range(same, len(new))
-            ),
+            ((conversation_id, position, *new[position]) for position in range(same, len(new))),
         )
 
     def _write_messages(
@@ -769,6 +767,7 @@ class Store:
             )
         self._flush(rows)
         for other in lost:
+            self._set_title(other, None, None)
             self.refresh_counts(other)
             self.touched.add(other)
         return changed or bool(lost)
@@ -906,8 +905,10 @@ class Store:
         )
         if not (mine and tokens) and any(count is not None for count in old[10:15]):
             counts = old[10:15]
-        mine_first = (lambda new, before: new if new is not None else before) if mine else (
-            lambda new, before: before if before is not None else new
+        mine_first = (
+            (lambda new, before: new if new is not None else before)
+            if mine
+            else (lambda new, before: before if before is not None else new)
         )
         place = (conversation_id, uid, position, turn) if mine else old[:4]
         title = (
@@ -1022,12 +1023,11 @@ class Store:
         return changed
 
     def _merge_attachments(self, message_id: int, message: ParsedMessage) -> bool:
-        stored = {
-            row
-            for row in self.db.execute(
+        stored = set(
+            self.db.execute(
                 "select kind, name, sha256 from attachments where message_id = ?", (message_id,)
             )
-        }
+        )
         rows = [
             _attachment_row(message_id, len(stored) + place, attachment)
             for place, attachment in enumerate(message.attachments)
@@ -1057,7 +1057,7 @@ class Store:
             "git_branch": _optional(parsed.git_branch),
             "model": _optional(parsed.model),
             "tool_version": _optional(parsed.tool_version),
-            "parent_session_id": _optional(parsed.parent_session_id),
+            "parent_session_id": parsed.parent_session_id,
             "inherits_until": parsed.inherits_until,
             "cost_usd": parsed.cost_usd,
             "cost_origin": None if parsed.cost_usd is None else "recorded",
@@ -1069,7 +1069,7 @@ class Store:
         header = self._header(parsed) | {
             "title": "",
             "source": parsed.source,
-            "session_id": clean(parsed.session_id),
+            "session_id": parsed.session_id,
             "kind": parsed.kind,
             "started_at": started_at,
             "ended_at": ended_at,
@@ -1119,6 +1119,8 @@ class Store:
             header[name] = choose(both) if both else None
             names.append(name)
             old.append(before)
+        if header["started_at"] != old_start:
+            self.old_starts.add(old_start)
         if [header[name] for name in names] == old:
             return False
         self.db.execute(
@@ -1148,20 +1150,25 @@ class Store:
             )
         return self._projects[path]
 
-    def _set_title(self, id_: int, parsed: ParsedConversation) -> None:
-        title, origin = first_line(parsed.title or "", 200), parsed.title_origin
+    def _set_title(self, id_: int, title: str | None, origin: str | None) -> bool:
+        """The tool's title; without one the title that the tool once gave stays, and else a
+        conversation is called after its first prompt. Returns whether it changed."""
+        title = first_line(title or "", 200)
+        before = self.db.execute(
+            "select title, title_origin from conversations where id = ?", (id_,)
+        ).fetchone()
         if not title:
-            before, before_origin = self.db.execute(
-                "select title, title_origin from conversations where id = ?", (id_,)
-            ).fetchone()
-            if before and before_origin not in (None, "first-prompt", "task"):
-                return  # the tool dropped its title: we keep it
+            if before[0] and before[1] in ("user", "tool", "summary"):
+                return False
             title, origin = self._title_from_messages(id_)
+        title = clean(title)
+        if (title, origin) == before:
+            return False
         self.db.execute(
-            "update conversations set title = ?, title_origin = ? "
-            "where id = ? and (title, title_origin) is not (?, ?)",
-            (clean(title), origin, id_, clean(title), origin),
+            "update conversations set title = ?, title_origin = ? where id = ?",
+            (title, origin, id_),
         )
+        return True
 
     def _title_from_messages(self, id_: int) -> tuple[str, str | None]:
         for kinds, origin in (
@@ -1342,10 +1349,14 @@ class Store:
                 search.build_fts(self.db)
             ensure_late_indexes(self.db)
         with self.transaction():
-            usage.refresh(self.db, self.touched)
+            if self._rebuild_usage:
+                self.db.execute("delete from daily_usage")
+            usage.refresh(self.db, self.touched, self.old_starts)
             self.db.execute("pragma analysis_limit = 2000")
             self.db.execute("analyze")
-            self.db.execute("update import_runs set ended_at = ? where ended_at is null", (self.now,))
+            self.db.execute(
+                "update import_runs set ended_at = ? where ended_at is null", (self.now,)
+            )
 
     def _resolve_parents(self) -> None:
         for table, column, session in (

@@ -61,12 +61,22 @@ def _select(messages: str, conversations: str) -> str:
     """
 
 
-def refresh(connection: sqlite3.Connection, conversation_ids: Iterable[int]) -> None:
-    """Brings ``daily_usage`` up to date after these conversations changed. Runs in the caller's
-    transaction."""
-    ids = list(conversation_ids)
+def refresh(
+    connection: sqlite3.Connection,
+    conversation_ids: Iterable[int],
+    old_starts: Iterable[str | None] = (),
+) -> None:
+    """Brings ``daily_usage`` up to date after these conversations changed; ``old_starts`` are times
+    at which some of them were thought to begin before. An empty table is built anew. Runs in the
+    caller's transaction."""
     empty = connection.execute("select 1 from daily_usage limit 1").fetchone() is None
-    days = set() if empty else _days_of(connection, ids)
+    days = set() if empty else _days_of(connection, conversation_ids)
+    for start in old_starts:
+        days.add(
+            connection.execute(
+                "select coalesce(date(?, 'localtime'), 'undated')", (start,)
+            ).fetchone()[0]
+        )
     if empty or _zone_changed(connection) or len(days) > _MANY_DAYS:
         connection.execute("delete from daily_usage")
         connection.execute("insert into daily_usage " + _select("1", "1"))
@@ -98,7 +108,7 @@ def refresh(connection: sqlite3.Connection, conversation_ids: Iterable[int]) -> 
         )
 
 
-def _days_of(connection: sqlite3.Connection, ids: list[int]) -> set[str]:
+def _days_of(connection: sqlite3.Connection, ids: Iterable[int]) -> set[str]:
     days: set[str] = set()
     for id_ in ids:
         days.update(
@@ -118,9 +128,7 @@ def _days_of(connection: sqlite3.Connection, ids: list[int]) -> set[str]:
 def _zone_changed(connection: sqlite3.Connection) -> bool:
     names = [
         row[0].partition(" ")[0]
-        for row in connection.execute(
-            "select timezone from import_runs order by id desc limit 2"
-        )
+        for row in connection.execute("select timezone from import_runs order by id desc limit 2")
     ]
     return len(names) == 2 and names[0] != names[1]
 

@@ -22,7 +22,9 @@ def open_lines(path: str | Path) -> IO[bytes]:
     """Opens a ``.jsonl`` file, or one that Codex compressed (``.jsonl.zst``), for reading lines.
     Raises :class:`OSError`; a file that is not a regular one (a named pipe would block for ever)
     raises it too."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    )
     try:
         if not os.path.isfile(descriptor if os.name != "nt" else path):
             raise OSError("not a regular file")
@@ -34,7 +36,7 @@ def open_lines(path: str | Path) -> IO[bytes]:
         reader = zstandard.ZstdDecompressor().stream_reader(
             raw, read_across_frames=True, closefd=True
         )
-        return io.BufferedReader(reader, 1 << 20)  # type: ignore[arg-type]
+        return io.BufferedReader(reader, 1 << 20)
     return raw
 
 
