@@ -44,6 +44,7 @@ from ..text import clean, count, first_line, iso_time, json_text
 from .copilot_session import build_conversation, slim_request
 from .jsonl import decode, open_lines, read_lines, regular_files
 from .mutationlog import Refused, Replay
+from .vscdb import get, key_value_table, open_vscdb
 from .vscode_dirs import (
     CURSOR_PRODUCTS,
     VSCODE_PRODUCTS,
@@ -439,9 +440,10 @@ def _salvaged(data: bytes) -> dict[str, Any] | None:
                 position += 1
             if position >= len(text) or text[position] != "{":
                 break
-            request, position = decoder.raw_decode(text, position)
-            requests.append(orjson.loads(orjson.dumps(request)))
-    except (ValueError, TypeError, RecursionError, MemoryError):
+            start_of_request = position
+            _, position = decoder.raw_decode(text, position)
+            requests += decode(text[start_of_request:position].encode())[0]
+    except (ValueError, RecursionError, MemoryError):
         pass
     if not requests:
         return None
@@ -646,13 +648,11 @@ def _stored_sessions(database: str, *state: int) -> dict[str, tuple[int, bytes]]
 
 def _item(database: str, key: str) -> Any:
     """The decoded value of a key of ItemTable, or ``None``."""
-    from .vscdb import open_vscdb
-
-    with open_vscdb(Path(database)) as connection:
-        row = connection.execute("select value from ItemTable where key = ?", (key,)).fetchone()
-    if row is None or row[0] is None:
-        return None
-    values, _ = decode(row[0].encode("utf-8", "replace") if isinstance(row[0], str) else row[0])
+    with open_vscdb(database) as connection:
+        if not key_value_table(connection, "ItemTable"):
+            return None
+        data = get(connection, "ItemTable", key)
+    values, _ = decode(data) if data else ([], False)
     return values[0] if values else None
 
 

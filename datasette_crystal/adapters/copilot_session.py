@@ -219,12 +219,13 @@ class _Turn:
     def _finish(self, *, answered: bool) -> None:
         """What the request ended with: an error, a cancellation, the tokens, the vote."""
         request, error = self.request, self.error
-        message = clean(_str(error.get("message")))
+        message = _str(error.get("message"))
         replies = [row for row in self.rows if row.role == "assistant"]
         cut = self.outcome == "cancelled" or bool(error.get("responseIsIncomplete"))
         if replies and cut and replies[-1].content:
             replies[-1].kind = "partial"
-        if not replies and answered and not message and self.outcome != "pending":
+        unanswered = message or self.outcome == "pending" or self.state == "abandoned"
+        if not replies and answered and not unanswered:
             self.rows.append(self._row("assistant", "reply"))
             replies = [self.rows[-1]]
         if replies:
@@ -260,7 +261,7 @@ class _Turn:
         if chosen and chosen != "auto":
             return clean(chosen)
         # "GPT-5 mini • 1x"
-        return first_line(clean(_str(self.result.get("details"))).partition("•")[0]) or None
+        return first_line(_str(self.result.get("details")).partition("•")[0]) or None
 
     def _tokens(self) -> Tokens | None:
         """``completionTokens`` is the sum over all model calls of the request. What is called
@@ -294,8 +295,12 @@ class _Turn:
             elif not isinstance(kind, str):
                 self._unknown(str(kind), part)
             elif kind in _PROSE:
-                if not (kind == "inlineReference" and self._names_edit(part, previous)):
+                if kind != "inlineReference":
                     self._say(_PROSE[kind](part))
+                elif not self._names_edit(part, previous):
+                    # Two code spans that touch would be one.
+                    touches = self.text and self.text[-1].endswith("`")
+                    self._say((" " if touches else "") + _inline_reference(part))
             elif kind == "thinking":
                 self._think(part)
             elif kind == "toolInvocationSerialized" or kind == "toolInvocation":
@@ -330,21 +335,22 @@ class _Turn:
     def _say(self, text: str) -> None:
         if not text:
             return
-        step = self.step
-        if (step is None or step.tool_calls) and not (self.blank + text).strip():
-            # Blank lines around tool calls make no step; before text they belong to it.
+        begins = self.step is None or bool(self.step.tool_calls)
+        if (begins or not self.text) and not text.strip():
+            # Blank lines around thoughts and tool calls make no step; before text they belong to it.
             self.blank += text
             return
-        if step is None or step.tool_calls:
-            step = self._open()
-        self.text.append(self.blank + text)
+        blank = self.blank
+        if begins:
+            self._open()
+        self.text.append(blank + text)
         self.blank = ""
 
     def _think(self, part: dict[str, Any]) -> None:
         value = part.get("value")
         if isinstance(value, list):
             value = "".join(item for item in value if isinstance(item, str))
-        text = clean(_str(value))
+        text = _str(value)
         if not text.strip():
             return
         if self.step is None or self.step.tool_calls or self.text:
@@ -417,7 +423,7 @@ class _Turn:
         if call is None:
             step = self.step if self.step is not None else self._open()
             call = ParsedToolCall(
-                clean(_str(part.get("kind"))),
+                _str(part.get("kind")),
                 json_text({"path": edits[0].path}),
                 status="ok" if part.get("done", True) else self._unfinished(),
                 title=first_line(f"edit: {edits[0].path}"),
@@ -438,8 +444,8 @@ class _Turn:
         special = _dict(part.get("toolSpecificData"))
         details = part.get("resultDetails")
         name, input_, output = self.joined.of(part)
-        call = ParsedToolCall(clean(_str(part.get("toolId"))) or name or "tool")
-        call.call_id = clean(_str(part.get("toolCallId"))) or None
+        call = ParsedToolCall(_str(part.get("toolId")) or name or "tool")
+        call.call_id = _str(part.get("toolCallId")) or None
         call.input = input_ if input_ is not None else _shown_input(part, special, details)
         call.output = output if output is not None else _shown_output(special, details)
         terminal = _dict(special.get("terminalCommandState"))
@@ -449,9 +455,8 @@ class _Turn:
         call.duration_ms = count(terminal.get("duration"))
         call.status = self._status(part, call, details)
         if call.input is None:
-            call.title = first_line(
-                f"{call.name}: {_plain(part.get('pastTenseMessage') or part.get('invocationMessage'))}"
-            ).rstrip(": ")
+            shown = _plain(part.get("invocationMessage")).strip()
+            call.input = json_text({"invocationMessage": shown}) if shown else None
         return call
 
     def _status(self, part: dict[str, Any], call: ParsedToolCall, details: Any) -> str:
@@ -556,7 +561,7 @@ class _Joined:
         if call is None:
             return None, None, None
         output = _result_text(self._results.get(_str(call.get("id"))))
-        return clean(_str(call.get("name"))) or None, _arguments(call.get("arguments")), output
+        return _str(call.get("name")) or None, _arguments(call.get("arguments")), output
 
 
 def _arguments(value: Any) -> str | None:
@@ -879,7 +884,7 @@ def _answer_text(answer: Any) -> str:
 
 #: Parts that are the answer's own words.
 _PROSE: dict[str, Callable[[dict[str, Any]], str]] = {
-    "inlineReference": _inline_reference,
+    "inlineReference": _inline_reference,  # see _Turn._answer
     "markdownContent": _text,
     "markdownVuln": _text,
     "treeData": _tree,
@@ -938,7 +943,7 @@ def _message_text(message: Any) -> str:
 
 
 #: What the editor adds by itself to every request, and tools that were made available.
-_NOT_ATTACHED = ("workspace", "tool", "toolset")
+_NOT_ATTACHED = ("workspace", "tool", "toolset", "promptText")
 
 
 def _attachments(data: Any) -> list[Attachment]:
@@ -950,7 +955,7 @@ def _attachments(data: Any) -> list[Attachment]:
         kind, value = _str(variable.get("kind")), variable.get("value")
         if kind in _NOT_ATTACHED:
             continue
-        name = clean(_str(variable.get("name")) or _str(variable.get("id")))
+        name = _str(variable.get("name")) or _str(variable.get("id"))
         if kind == "image":
             content = _bytes(value)
             media_type = _str(variable.get("mimeType")) or _image_type(content)
@@ -961,7 +966,7 @@ def _attachments(data: Any) -> list[Attachment]:
         if path:
             shown = clean(path) + _line_range(location.get("range"))
             attachments.append(Attachment(kind or "file", shown))
-        elif isinstance(value, str) and value and kind != "promptText":
+        elif isinstance(value, str) and value:
             content = clean(value).encode("utf-8", "replace")
             attachments.append(Attachment(kind or "text", name, "text/plain", content))
         elif name:
@@ -1014,7 +1019,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _str(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return clean(value) if isinstance(value, str) else ""
 
 
 def _without_password(url: str) -> str:
