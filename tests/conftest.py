@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,6 +24,29 @@ from datasette_crystal.model import (
     SourceInfo,
 )
 from datasette_crystal.store import Store, close_at_rest, open_for_writing
+
+#: Real and recorded home directories with their truth, kept outside the repository.
+FIXTURES = Path(os.environ["CRYSTAL_FIXTURES"]) if os.environ.get("CRYSTAL_FIXTURES") else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fixtures: needs the folder that CRYSTAL_FIXTURES names")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if FIXTURES is None:
+        left_out = [item for item in items if item.get_closest_marker("fixtures")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("fixtures")]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A skipped test hides something that CI should have installed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = 1
+
 
 NOW = "2026-11-30T12:00:00.000Z"
 
