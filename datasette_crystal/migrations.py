@@ -176,6 +176,12 @@ create table source_files (
   missing_since text,
   unique (machine, path, part)
 );
+create table resumed_sessions (
+  source text not null references sources(id),
+  session_id text not null,
+  conversation_id integer not null references conversations(id),
+  primary key (source, session_id)
+) without rowid;
 create table conversation_files (
   conversation_id integer not null references conversations(id),
   source_file_id integer not null references source_files(id),
@@ -227,6 +233,7 @@ create index tool_calls_subagent_session_id on tool_calls (subagent_session_id)
   where subagent_session_id is not null;
 create index file_edits_message_id on file_edits (message_id, position);
 create index attachments_message_id on attachments (message_id);
+create index resumed_sessions_conversation_id on resumed_sessions (conversation_id);
 create index conversation_files_source_file_id on conversation_files (source_file_id);
 create index import_log_file_path on import_log (file_path);
 create index unknown_records_source_file_id on unknown_records (source_file_id);

@@ -31,6 +31,7 @@ from .migrations import (
 )
 from .model import (
     MODEL_KINDS,
+    PERSON_KINDS,
     PROMPT_KINDS,
     FileRecords,
     ParsedConversation,
@@ -318,10 +319,12 @@ class Store:
     # ----------------------------------------------------------------- one conversation
 
     def conversation_id(self, source: str, session_id: str) -> tuple[int, str] | None:
-        """Id and kind of a stored conversation."""
+        """Id and kind of the stored conversation that a session is, or is part of."""
         row = self.db.execute(
-            "select id, kind from conversations where source = ? and session_id = ?",
-            (source, clean(session_id)),
+            "select id, kind from conversations where source = :source and session_id = :session "
+            "union all select c.id, c.kind from resumed_sessions r join conversations c "
+            "on c.id = r.conversation_id where r.source = :source and r.session_id = :session",
+            {"source": source, "session": clean(session_id)},
         ).fetchone()
         return (row[0], row[1]) if row else None
 
@@ -333,7 +336,6 @@ class Store:
         stored = self.conversation_id(parsed.source, parsed.session_id)
         if stored and parsed.kind == "prompt-history" and stored[1] != "prompt-history":
             return stored[0], "unchanged"  # the transcript itself is here, its prompts with it
-        upgrade = bool(stored and stored[1] == "prompt-history" and parsed.kind != "prompt-history")
 
         first = last = None
         for message in parsed.messages:
@@ -345,15 +347,22 @@ class Store:
         started_at = parsed.started_at or first
         ended_at = parsed.ended_at or last or started_at
 
-        if stored:
-            conversation_id = stored[0]
-            old_links = self._links(conversation_id)
-        else:
-            conversation_id = self._insert_conversation(parsed, started_at, ended_at)
-            old_links = []
+        conversation_id = stored[0] if stored else 0
+        old_links = self._links(conversation_id) if stored else []
         own_links = [link for link in old_links if link[3] != "referred"]
+        uids, matched, relatives = self._match(parsed, conversation_id, own_links, started_at)
+        # a session that was resumed in another file is one conversation made of several files
+        several = bool(stored) and self._is_resumed(conversation_id)
+        if not stored:
+            resumed = self._resumed_as(parsed, uids, matched, relatives)
+            if resumed is not None:
+                several = True
+                conversation_id = resumed
+                old_links = own_links = self._links(conversation_id)
+            else:
+                conversation_id = self._insert_conversation(parsed, started_at, ended_at)
+        exists = bool(stored) or several
 
-        uids, matched = self._match(parsed, conversation_id, own_links, started_at)
         owners = self._owners(matched)
         new_ids: set[int] = set()
         for index, id_ in enumerate(matched):
@@ -364,9 +373,12 @@ class Store:
 
         # what a fork refers to stays in front; it is looked at again at the end of the run
         referred = [link for link in old_links if link[3] == "referred"]
-        links = referred + self._new_links(parsed, uids, matched, own_links, drop_gone=upgrade)
+        upgrade = bool(stored and stored[1] == "prompt-history" and parsed.kind != "prompt-history")
+        links = referred + self._new_links(
+            parsed, uids, matched, own_links, drop_gone=upgrade, several=several
+        )
         changed = self._write_messages(
-            parsed, conversation_id, started_at, links, uids, matched, new_ids, owners
+            parsed, conversation_id, started_at, links, uids, matched, new_ids, owners, several
         )
         if upgrade:
             kept = set(matched)
@@ -374,18 +386,121 @@ class Store:
         if links != old_links:
             self._write_links(conversation_id, old_links, links)
             changed = True
-        if stored:
+        if several:
+            changed |= self._join_session(conversation_id, parsed, started_at, ended_at)
+        elif stored:
             changed |= self._update_conversation(conversation_id, parsed, started_at, ended_at)
         changed |= self._set_title(conversation_id, parsed.title, parsed.title_origin)
-        if changed or not stored:
+        if changed or not exists:
             self.refresh_counts(conversation_id)
             self.touched.add(conversation_id)
-            if stored:
+            if exists:
                 self.db.execute(
                     "update conversations set updated_at = ? where id = ?",
                     (self.now, conversation_id),
                 )
-        return conversation_id, "imported" if not stored else "updated" if changed else "unchanged"
+        return conversation_id, "imported" if not exists else "updated" if changed else "unchanged"
+
+    # ----------------------------------------------------------------- resumed in another file
+
+    def _is_resumed(self, conversation_id: int) -> bool:
+        return (
+            self.db.execute(
+                "select 1 from resumed_sessions where conversation_id = ?", (conversation_id,)
+            ).fetchone()
+            is not None
+        )
+
+    def _resumed_as(
+        self,
+        parsed: ParsedConversation,
+        uids: list[str],
+        matched: list[int],
+        relatives: set[int],
+    ) -> int | None:
+        """The stored conversation that this session goes on with, or that went on with it.
+
+        Claude Code 1.0.35 goes on in a new file with a copy of the whole history, under a new
+        session id and new uuids, and never says where it comes from. So where one session holds
+        all that was said in the other, renumbered, and neither names a parent of its own, they are
+        one conversation. A copy that keeps the uuids is a conversation of its own (a fork).
+        """
+        here = {id_: index for index, id_ in enumerate(matched) if id_}
+        speaking = {*PERSON_KINDS, *MODEL_KINDS, "task"}
+        unmatched = any(
+            not id_ and message.kind in speaking
+            for id_, message in zip(matched, parsed.messages, strict=True)
+        )
+        for other, kind, parent in self.db.execute(
+            "select id, kind, parent_session_id from conversations "
+            f"where id in ({','.join('?' * len(relatives))}) order by started_at, session_id",
+            sorted(relatives),
+        ).fetchall():
+            if kind != parsed.kind or not self._same_session(
+                parsed.source, parent, parsed.parent_session_id
+            ):
+                continue
+            rows = self.db.execute(
+                "select cm.message_id, cm.uid, m.kind from conversation_messages cm "
+                "join messages m on m.id = cm.message_id where cm.conversation_id = ? "
+                "and cm.state <> 'gone' order by cm.position",
+                (other,),
+            ).fetchall()
+            common = [(id_, uid, kind) for id_, uid, kind in rows if id_ in here]
+            renumbered = any(
+                uid != uids[here[id_]] and kind in (*PERSON_KINDS, "task")
+                for id_, uid, kind in common
+            )
+            contains = all(id_ in here or kind not in speaking for id_, _, kind in rows)
+            order = [here[id_] for id_, _, _ in common]
+            if renumbered and (contains or not unmatched) and order == sorted(order):
+                return int(other)
+        return None
+
+    def _same_session(self, source: str, one: str | None, two: str | None) -> bool:
+        """Whether two session ids name one conversation."""
+        if one == two:
+            return True
+        if one is None or two is None:
+            return False
+        first = self.conversation_id(source, one)
+        return first is not None and first == self.conversation_id(source, two)
+
+    def _join_session(
+        self,
+        conversation_id: int,
+        parsed: ParsedConversation,
+        started_at: str | None,
+        ended_at: str | None,
+    ) -> bool:
+        """Makes a session part of a conversation, which bears the id of the session that began
+        first and the facts of the one that ended last."""
+        session_id, stored_start, stored_end = self.db.execute(
+            "select session_id, started_at, ended_at from conversations where id = ?",
+            (conversation_id,),
+        ).fetchone()
+        changed = False
+        if parsed.session_id != session_id:
+            other = parsed.session_id
+            if (started_at or "9", parsed.session_id) < (stored_start or "9", session_id):
+                other = session_id
+                self.db.execute(
+                    "update conversations set session_id = ? where id = ?",
+                    (parsed.session_id, conversation_id),
+                )
+            cursor = self.db.execute(
+                "insert or ignore into resumed_sessions (source, session_id, conversation_id) "
+                "values (?, ?, ?)",
+                (parsed.source, other, conversation_id),
+            )
+            changed = cursor.rowcount > 0
+        newest = (ended_at or "") >= (stored_end or "")
+        if not newest:
+            parsed.title = None
+        changed |= self._update_conversation(
+            conversation_id, parsed, started_at, ended_at, only_missing=not newest
+        )
+        return changed
 
     def _links(self, conversation_id: int) -> list[Link]:
         return self.db.execute(
@@ -402,9 +517,9 @@ class Store:
         conversation_id: int,
         own: list[Link],
         started_at: str | None,
-    ) -> tuple[list[str], list[int]]:
-        """The uid of each message (made unique), and the id of the stored message that it is, or
-        0."""
+    ) -> tuple[list[str], list[int], set[int]]:
+        """The uid of each message (made unique); the id of the stored message that it is, or 0; and
+        the other conversations that hold some of them under the same ids."""
         uids: list[str] = []
         taken: set[str] = set()
         shared: list[int] = []
@@ -486,7 +601,7 @@ class Store:
         self._match_declared(
             parsed, conversation_id, copied, matched, new_signature, stored_signature, take
         )
-        return uids, matched
+        return uids, matched, relatives
 
     def _match_shared(
         self,
@@ -679,9 +794,11 @@ class Store:
         ids: list[int],
         old: list[Link],
         drop_gone: bool,
+        several: bool,
     ) -> list[Link]:
         """The links of a conversation: what was read, and what was there before and is gone now, at
-        its old place."""
+        its old place. Of a conversation made of several files (``several``) this is one: what it
+        does not hold is not gone, and what it adds comes after what it follows."""
         links: list[Link] = [
             (
                 ids[index],
@@ -694,6 +811,8 @@ class Store:
         ]
         if not old or drop_gone:
             return links
+        if several:
+            return self._united_links(parsed, links, old)
         here = set(ids)
         gone_after: dict[int, list[Link]] = {}
         last = 0
@@ -710,6 +829,36 @@ class Store:
             merged += gone_after.get(link[0], ())
         return merged
 
+    def _united_links(
+        self, parsed: ParsedConversation, new: list[Link], old: list[Link]
+    ) -> list[Link]:
+        known = {link[0]: link for link in old}
+        times = {
+            link[0]: message.timestamp for link, message in zip(new, parsed.messages, strict=True)
+        }
+        after: dict[int, list[Link]] = {}
+        last = 0
+        replaced: dict[int, Link] = {}
+        for link in new:
+            if link[0] not in known:
+                after.setdefault(last, []).append(link)
+                continue
+            last = link[0]
+            # the original has the earlier time; a copy is stamped when it was made
+            if self._is_earlier(times[last], self._timestamp(last)):
+                replaced[last] = link
+            elif known[last][2] == "gone":
+                replaced[last] = (*known[last][:2], link[2], *known[last][3:])
+        united = after.get(0, [])
+        for link in old:
+            united.append(replaced.get(link[0], link))
+            united += after.get(link[0], ())
+        return united
+
+    @staticmethod
+    def _is_earlier(new: str | None, stored: str | None) -> bool:
+        return bool(new) and (stored is None or new < stored)  # type: ignore[operator]
+
     def _write_links(self, conversation_id: int, old: list[Link], new: list[Link]) -> None:
         same = 0
         while same < len(old) and same < len(new) and old[same] == new[same]:
@@ -723,6 +872,15 @@ class Store:
             _INSERT_LINK,
             ((conversation_id, position, *new[position]) for position in range(same, len(new))),
         )
+        if old:
+            self.db.executemany(
+                "update messages set position = :position "
+                "where id = :id and conversation_id = :conversation and position <> :position",
+                [
+                    {"id": new[place][0], "conversation": conversation_id, "position": place}
+                    for place in range(same, len(new))
+                ],
+            )
 
     def _write_messages(
         self,
@@ -734,10 +892,11 @@ class Store:
         ids: list[int],
         new_ids: set[int],
         owners: dict[int, tuple[int, str, str]],
+        several: bool,
     ) -> bool:
         positions = (
             {link[0]: position for position, link in enumerate(links)}
-            if len(links) != len(ids)
+            if len(links) != len(ids) or several
             else None
         )
         key = (started_at or "9", parsed.session_id)
@@ -760,6 +919,8 @@ class Store:
                 continue
             owner = owners[id_]
             mine = owner[0] == conversation_id or key < owner[1:]
+            if several and owner[0] == conversation_id:
+                mine = self._is_earlier(message.timestamp, self._timestamp(id_))
             if mine and owner[0] != conversation_id:
                 lost.add(owner[0])
             changed |= self._merge_message(
@@ -1092,6 +1253,7 @@ class Store:
         parsed: ParsedConversation,
         started_at: str | None,
         ended_at: str | None,
+        only_missing: bool = False,
     ) -> bool:
         header = {name: value for name, value in self._header(parsed).items() if value is not None}
         del header["machine"]
@@ -1106,7 +1268,12 @@ class Store:
             "where id = ?",
             (id_,),
         ).fetchone()
-        if parsed.messages or old_fidelity != "complete":
+        if only_missing:
+            header = {
+                name: new if before is None else before
+                for (name, new), before in zip(header.items(), old, strict=True)
+            }
+        elif parsed.messages or old_fidelity != "complete":
             header["fidelity"] = parsed.fidelity
             names.append("fidelity")
             old.append(old_fidelity)
@@ -1405,10 +1572,6 @@ class Store:
             if referred + own == old:
                 return
             self._write_links(id_, old, referred + own)
-            self.db.executemany(
-                "update messages set position = ? where id = ? and conversation_id = ?",
-                ((len(referred) + place, link[0], id_) for place, link in enumerate(own)),
-            )
             self.refresh_counts(id_)
             self.touched.add(id_)
 

@@ -375,20 +375,61 @@ def resumed_family(count: int = 4):
     return family
 
 
-def test_renumbered_copies_are_counted_once_in_any_order(tmp_path: Path) -> None:
+def test_a_session_resumed_under_new_ids_is_one_conversation_in_any_order(tmp_path: Path) -> None:
     results = []
     for number, order in enumerate(itertools.permutations(range(4))):
         database = tmp_path / f"{number}.db"
         for index in order:
             store_all(database, resumed_family()[index])
-        check_invariants(database)
+            check_invariants(database)
+        # reading any of its files again changes nothing
+        assert store_all(database, *resumed_family()) == ["unchanged"] * 4
         results.append(contents(database))
     database = tmp_path / "0.db"
-    assert query(database, "select content from messages order by timestamp, position") == [
-        (text,) for i in range(4) for text in (f"ask {i}", f"say {i}")
+    assert query(database, "select session_id, message_count, prompt_count from conversations") == [
+        ("s0", 8, 4)
     ]
-    assert query(database, "select sum(output_tokens) from messages") == [(4,)]
+    assert [row[0] for row in shown(database, "s0")] == [
+        text for i in range(4) for text in (f"ask {i}", f"say {i}")
+    ]
+    assert query(
+        database, "select uid, timestamp, turn, output_tokens from messages order by position"
+    ) == [
+        row
+        for i in range(4)
+        for row in (
+            (f"u{i}-{i}", f"2026-11-30T11:{i:02d}:05.000Z", i + 1, None),
+            (f"msg{i}", f"2026-11-30T11:{i:02d}:05.000Z", i + 1, 1),
+        )
+    ]
+    assert query(database, "select session_id from resumed_sessions order by 1") == [
+        ("s1",),
+        ("s2",),
+        ("s3",),
+    ]
     assert all(result == results[0] for result in results)
+
+
+def test_a_resumed_session_that_goes_another_way_is_a_conversation_of_its_own(
+    database: Path,
+) -> None:
+    """Two resumes of one session, each with a prompt of its own: the first goes on with it."""
+    family = resumed_family(3)
+    other = conversation(
+        "other",
+        [
+            message("ux-0", "ask 0", timestamp="2026-11-30T12:00:00.000Z"),
+            message("msg0", "say 0", timestamp="2026-11-30T12:00:00.000Z"),
+            message("ux-1", "another way", timestamp="2026-11-30T12:00:05.000Z"),
+            message("msg9", "another answer", timestamp="2026-11-30T12:00:06.000Z"),
+        ],
+    )
+    store_all(database, *family, other)
+    assert query(
+        database,
+        "select session_id, message_count, inherited_count from conversations order by id",
+    ) == [("s0", 6, 0), ("other", 2, 2)]
+    check_invariants(database)
 
 
 def test_the_same_words_in_two_conversations_are_two_prompts(database: Path) -> None:
