@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from ..model import Environment
 from ..text import clean
-from .jsonl import decode
+from .jsonl import decode, open_lines
 
 #: Folder names of the editions. A product is named by its folder everywhere in this package.
 VSCODE_PRODUCTS = (
@@ -236,7 +236,7 @@ def workspace_storages(
 def read_project(storage: Path) -> Project | None:
     """The project that ``storage/workspace.json`` names, or ``None``. Never raises."""
     try:
-        with open(storage / "workspace.json", "rb") as file:
+        with open_lines(storage / "workspace.json") as file:
             data = file.read(_MAX_WORKSPACE_JSON)
     except (OSError, ValueError):
         return None
