@@ -380,9 +380,9 @@ def merge_rewound(readings: list[Reading], live: int, names: list[str]) -> None:
         for number, message in enumerate(reading.conversation.messages):
             if index != live and (number < skip or message.uid in live_uids):
                 continue
-            if limit is not None and (message.record or 0) >= limit:
-                if message.state == "active":
-                    message.state = "abandoned"
+            left = limit is not None and (message.record or 0) >= limit
+            if left and message.state == "active":
+                message.state = "abandoned"
             if not message.shared_uid and index:
                 message.uid = f"{names[index]}:{message.uid}"
             if message.uid in taken:

@@ -386,10 +386,11 @@ class RolloutReader:
         prefix = "bare" if record is item else "response_item"
         return self._unknown(record, f"{prefix}:{text_in(name)}")
 
-    def _unknown(self, record: Record, type_: str) -> None:
+    def _unknown(self, record: Record, type_: str) -> bool | None:
         self.unknown_types[type_] += 1
         sample = json_text(record)[:2000] if self.unknown_types[type_] <= 3 else ""
         self.records.add_unknown(f"line {self.position}", type_, sample)
+        return None
 
     # ----------------------------------------------------------------- rows
 
@@ -1047,7 +1048,7 @@ class RolloutReader:
         told = self.told
         found = -1
         for index, event in enumerate(told):
-            if item_id and event.item_id == item_id or event.text == text:
+            if (item_id and event.item_id == item_id) or event.text == text:
                 found = index
                 break
         if found < 0:
@@ -1083,10 +1084,8 @@ class RolloutReader:
         key = squeezed(text)
         for index, event in enumerate(self.told_rows):
             row = event.row
-            if (
-                row is None
-                or squeezed(event.text) != key
-                and not (item_id and event.item_id == item_id)
+            if row is None or (
+                squeezed(event.text) != key and not (item_id and event.item_id == item_id)
             ):
                 continue
             del self.told_rows[index]
@@ -1113,7 +1112,7 @@ class RolloutReader:
             # normally the event comes first; else the answer is there already
             key = squeezed(text)
             for index, (answer_id, answer) in enumerate(self.answers):
-                if item_id and item_id == answer_id or squeezed(answer) == key:
+                if (item_id and item_id == answer_id) or squeezed(answer) == key:
                     del self.answers[index]
                     return KEPT
         if self.compacted_last and text == "Compact task completed":
@@ -1160,7 +1159,9 @@ class RolloutReader:
             return IGNORED
         if self.typed:
             self._settle_typed()
-        self._think(parts, text_in(item.get("id")))
+        self._flush_thinking()
+        self.thought = Told("", text_in(item.get("id")), self.timestamp, self.record, self.position)
+        self.thinking = parts
         if self.thoughts:
             remaining = [part.strip() for part in parts]
             kept = []
@@ -1174,11 +1175,6 @@ class RolloutReader:
         else:
             self.parts = [part.strip() for part in parts]
         return KEPT
-
-    def _think(self, parts: list[str], item_id: str) -> None:
-        if self.thought is None:
-            self.thought = Told("", item_id, self.timestamp, self.record, self.position)
-        self.thinking += parts
 
     def _reasoning_event(self, event: Record) -> bool:
         return self._thought_told(text_in(event.get("text")))
@@ -1539,7 +1535,7 @@ class RolloutReader:
         """Exact usage of one response (0.160 on)."""
         usage = _usage(record.get("usage"))
         response_id = text_in(record.get("response_id"))
-        if usage is None or self.inherited or response_id and response_id == self.response_id:
+        if usage is None or self.inherited or (response_id and response_id == self.response_id):
             return IGNORED
         self.response_id = response_id
         self.usage_recorded = True
@@ -1644,23 +1640,41 @@ def without_citation(text: str) -> str:
 
 
 def is_injected(text: str) -> bool:
-    """Did the harness write this user-role text? It opens with one of the harness's headings and
-    also ends as such a text does: people quote the opening."""
+    """Did the harness write this user-role text? It opens with one of the harness's headings, alone
+    on its line, and also ends as such a text does: people quote the opening. (Of a long text the
+    end may be missing, where somebody shortened a session.)"""
     start = text.lstrip()
     if start.startswith(_AGENTS_HEADING):
-        return "<INSTRUCTIONS>" in text and text.rstrip().endswith("</INSTRUCTIONS>")
+        body = start.partition("\n")[2].lstrip()
+        if body.startswith("<INSTRUCTIONS>"):
+            return _is_closed(body, "</INSTRUCTIONS>")
+        return False
     if not start.startswith("<"):
         return False
     for tag in _INJECTED_TAGS:
-        if start.startswith(tag, 1) and start[len(tag) + 1 : len(tag) + 2] in (">", " ", "\n"):
-            return text.rstrip().endswith(f"</{tag}>")
+        if start.startswith(tag, 1):
+            after = start[len(tag) + 1 : len(tag) + 2]
+            if after == " " or start.startswith(">\n", len(tag) + 1):
+                return _is_closed(start, f"</{tag}>")
+            return start.startswith(">", len(tag) + 1) and _wraps_all(start, tag)
     return False
+
+
+def _is_closed(text: str, closing_tag: str) -> bool:
+    if text.rstrip().endswith(closing_tag):
+        return True
+    return len(text) > 500 and closing_tag not in text
+
+
+def _wraps_all(text: str, tag: str) -> bool:
+    """``<tag>...</tag>`` and nothing else, on one line or several."""
+    return text.rstrip().endswith(f"</{tag}>")
 
 
 def split_ide_context(text: str) -> tuple[str, str]:
     """What an editor put before the prompt, and the prompt itself. The marker alone proves nothing
     - people quote it - so the text must also begin with a heading of the editor's."""
-    if not text.startswith(_IDE_HEADINGS):
+    if not text.lstrip().startswith(_IDE_HEADINGS):
         return "", text
     start = text.find("\n" + _REQUEST_MARKER)
     if start < 0:
@@ -1669,7 +1683,7 @@ def split_ide_context(text: str) -> tuple[str, str]:
     heading = text[start + 1 : end if end >= 0 else len(text)].rstrip()
     if not heading.endswith(":"):
         return "", text
-    return text[:start].rstrip(), text[end + 1 :] if end >= 0 else ""
+    return text[:start].strip(), text[end + 1 :] if end >= 0 else ""
 
 
 def _wraps_image(blocks: list[Any], index: int) -> bool:
