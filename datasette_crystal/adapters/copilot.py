@@ -44,7 +44,7 @@ from ..text import clean, count, first_line, iso_time, json_text
 from .copilot_session import build_conversation, slim_request
 from .jsonl import decode, open_lines, read_lines, regular_files
 from .mutationlog import Refused, Replay
-from .vscdb import get, key_value_table, open_vscdb
+from .vscdb import DEADLINE, get, key_value_table, open_vscdb
 from .vscode_dirs import (
     CURSOR_PRODUCTS,
     VSCODE_PRODUCTS,
@@ -646,9 +646,9 @@ def _stored_sessions(database: str, *state: int) -> dict[str, tuple[int, bytes]]
     return sessions
 
 
-def _item(database: str, key: str) -> Any:
+def _item(database: str, key: str, deadline: float = DEADLINE) -> Any:
     """The decoded value of a key of ItemTable, or ``None``."""
-    with open_vscdb(database) as connection:
+    with open_vscdb(database, deadline=deadline) as connection:
         if not key_value_table(connection, "ItemTable"):
             return None
         data = get(connection, "ItemTable", key)
@@ -659,15 +659,20 @@ def _item(database: str, key: str) -> Any:
 def _index_title(database: Path, session_id: str) -> str | None:
     """The title that the editor's index gives a session."""
     try:
-        return _index_titles(*_state_of(database)).get(session_id)
-    except (OSError, ValueError, sqlite3.Error):
+        state = _state_of(database)
+    except (OSError, ValueError):
         return None
+    return _index_titles(*state).get(session_id)
 
 
 @lru_cache(maxsize=8)
 def _index_titles(database: str, *state: int) -> dict[str, str]:
+    """Titles by session id; none when the database cannot be read, which is not worth waiting for."""
+    try:
+        value = _item(database, _INDEX_KEY, deadline=1.0)
+    except (OSError, ValueError, sqlite3.Error):
+        return {}
     titles: dict[str, str] = {}
-    value = _item(database, _INDEX_KEY)
     entries = value.get("entries") if isinstance(value, dict) else None
     for session_id, entry in (entries if isinstance(entries, dict) else {}).items():
         title = entry.get("title") if isinstance(entry, dict) else None
