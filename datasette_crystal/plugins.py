@@ -41,7 +41,7 @@ def get_adapters() -> dict[str, Adapter]:
             raise ValueError(f"two adapters are called {adapter.name!r}")
         adapters[adapter.name] = adapter
 
-    # pluggy calls the newest plugin first
-    for plugin_call in reversed(pm.hook.register_adapters.get_hookimpls()):
+    # in the order of registration; pluggy itself would call the newest plugin first
+    for plugin_call in pm.hook.register_adapters.get_hookimpls():
         plugin_call.function(register=register)
     return adapters
