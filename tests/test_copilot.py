@@ -1243,7 +1243,7 @@ def test_any_shape_is_read_without_raising(
 ) -> None:
     shaped = [{**(p if isinstance(p, dict) else {"value": p}), "kind": kind} for kind, p in parts]
     extra = value if isinstance(value, dict) else {"response": [value]}
-    whole = session(value, request(1, "q", *shaped, **extra), extra)
+    whole = session(value, {**request(1, "q", *shaped), **extra}, extra)
     for path in (home.storage / "chatSessions").iterdir():
         path.unlink()
     if log:
