@@ -1,3 +1,67 @@
-"""Keep the conversations of your AI coding tools in one SQLite file, and read them with Datasette."""
+"""Keep the conversations of your AI coding tools in one SQLite file, and read them with Datasette.
+
+Here are the hooks of the Datasette plugin, and nothing else: each imports what it needs when it is
+called, so that the importer and the notebooks start without Datasette.
+"""
+
+from collections.abc import Awaitable
+from typing import Any
+
+import pluggy
 
 __version__ = "0.1a0"
+
+# `from datasette import hookimpl` is this very marker, and imports all of Datasette: a second.
+hookimpl = pluggy.HookimplMarker("datasette")
+
+
+@hookimpl
+def register_commands(cli: Any) -> None:
+    from .cli import crystal
+
+    cli.add_command(crystal)
+
+
+@hookimpl
+def startup(datasette: Any) -> Awaitable[None]:
+    from .compat import apply_defaults
+
+    return apply_defaults(datasette)
+
+
+@hookimpl
+def get_metadata(datasette: Any, database: str | None) -> dict[str, Any]:
+    """Datasette 0.65 only."""
+    from .compat import metadata
+
+    return metadata(datasette, database)
+
+
+@hookimpl
+def canned_queries(datasette: Any, database: str) -> dict[str, Any]:
+    """Datasette 0.65 only."""
+    from .compat import canned_queries
+
+    return canned_queries(datasette, database)
+
+
+@hookimpl(trylast=True)  # the last word counts
+def permission_allowed(
+    datasette: Any, actor: Any, action: str, resource: Any
+) -> Awaitable[bool | None] | None:
+    """Datasette 0.65 only."""
+    if action not in ("view-table", "view-query"):
+        return None
+    from .compat import permission_allowed
+
+    return permission_allowed(datasette, actor, action, resource)
+
+
+@hookimpl
+def permission_resources_sql(datasette: Any, actor: Any, action: str) -> Awaitable[Any] | None:
+    """Datasette 1.0 only."""
+    if action not in ("view-table", "view-query"):
+        return None
+    from .compat import permission_rules
+
+    return permission_rules(datasette, actor, action)
