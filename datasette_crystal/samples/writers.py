@@ -869,7 +869,7 @@ class Codex:
         self.records: list[Record | str] = []
         self.history: list[Record] = []
         self.ordinal = base[1] if base else 0
-        self.total = dict(base[0].total) if base else dict.fromkeys(TOKEN_KEYS, 0)
+        self.total: dict[str, int] = dict(base[0].total) if base else dict.fromkeys(TOKEN_KEYS, 0)
         self.turn = ""
         self.turns = 0
         self.context = 9_000
