@@ -141,7 +141,7 @@ class RolloutSource:
         self, env: Environment, home: Path, problems: list[OSError]
     ) -> dict[str, Thread]:
         index: dict[str, Thread] = {}
-        database = state_database(self._state_home(env), home, home / "sqlite")
+        database = state_database(self._state_home(env), home)
         if database is not None:
             try:
                 index = read_state(database)
@@ -210,8 +210,10 @@ class RolloutSource:
         failed: list[FileRecords] = []
         live = 0
         for path, name in hints.files:
+            rewound = "_" in Path(path).name.removeprefix("rollout-")
             try:
-                reading = RolloutReader(self.name, path, hints.thread_id).read()
+                reader = RolloutReader(self.name, path, hints.thread_id, rewound=rewound)
+                reading = reader.read()
             except OSError as error:
                 if path == hints.live or len(hints.files) == 1:
                     raise
@@ -360,45 +362,61 @@ def _parse_prompts(source: str, hints: Hints, file: SourceFile) -> Parsed:
 
 def merge_rewound(readings: list[Reading], live: int, names: list[str]) -> None:
     """When the user goes back to an earlier prompt, Codex (0.160 on) starts another file of the
-    same thread. It refers to the records of the old file that are still valid by ``history_base``.
-    All become one conversation, that of the live file; what it left is on a branch: abandoned.
+    same thread. All become one conversation, that of the live file; what it left is a branch that
+    the user abandoned. The live file refers by ``history_base`` to the records of the older one that
+    are still valid; if it does not, it may hold a copy of them.
 
     ``readings`` are in the order in which the files were begun; ``names`` tell them apart.
     """
     conversation = readings[live].conversation
     limits = _valid_until(readings, live)
+    others = [index for index in range(len(readings)) if index != live]
+    copies = 0
+    if readings[live].base is None:
+        copies = max(
+            _common_start(readings[index].conversation.messages, conversation.messages)
+            for index in others
+        )
     merged = Messages()
     taken: set[str] = set()
-    live_uids: set[str] = set()
-    if readings[live].base is None:
-        live_uids = {m.uid for m in conversation.messages if m.shared_uid}
-    for index, reading in enumerate(readings):
-        limit = limits[index]
-        skip = 0
-        if index != live and readings[live].base is None:
-            skip = _common_start(reading.conversation.messages, conversation.messages)
-        for number, message in enumerate(reading.conversation.messages):
-            if index != live and (number < skip or message.uid in live_uids):
-                continue
-            left = limit is not None and (message.record or 0) >= limit
-            if left and message.state == "active":
-                message.state = "abandoned"
-            if not message.shared_uid and index:
-                message.uid = f"{names[index]}:{message.uid}"
-            if message.uid in taken:
-                message.uid, message.shared_uid = f"{names[index]}:{message.uid}", False
-                if message.uid in taken:
-                    continue
+
+    def add(index: int, message: ParsedMessage) -> None:
+        if not message.shared_uid and index:
+            message.uid = f"{names[index]}:{message.uid}"
+        if message.uid not in taken:
             taken.add(message.uid)
             merged.append(message)
             merged.grew(
                 sum(len(call.input or "") + len(call.output or "") for call in message.tool_calls)
             )
-        if index != live:
-            other = reading.conversation
-            if other.started_at and other.started_at < (conversation.started_at or "9"):
-                conversation.started_at = other.started_at
-            reading.conversation = conversation
+
+    def add_others(indexes: list[int], skip: int) -> None:
+        for index in indexes:
+            limit = limits[index] or 0
+            for number, message in enumerate(readings[index].conversation.messages):
+                if number < skip or (skip and message.uid in live_uids):
+                    continue
+                if (message.record or 0) >= limit and message.state == "active":
+                    message.state = "abandoned"
+                add(index, message)
+
+    live_uids: set[str] = set()
+    if copies:
+        live_uids = {m.uid for m in conversation.messages if m.shared_uid}
+    else:
+        add_others([index for index in others if index < live], 0)
+    for number, message in enumerate(conversation.messages):
+        if copies and number == copies:
+            add_others(others, copies)
+        add(live, message)
+    if copies >= len(conversation.messages) > 0:
+        add_others(others, copies)
+    elif not copies:
+        add_others([index for index in others if index > live], 0)
+    for index in others:
+        started = readings[index].conversation.started_at
+        if started and (conversation.started_at is None or started < conversation.started_at):
+            conversation.started_at = started
     conversation.messages = merged
 
 

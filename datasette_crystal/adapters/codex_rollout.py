@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -32,6 +33,19 @@ from ..model import (
     Tokens,
 )
 from ..text import count, iso_time, json_text, milliseconds_between
+from .codex_texts import (
+    dict_in,
+    image_name,
+    is_injected,
+    list_in,
+    shell_block,
+    split_ide_context,
+    squeezed,
+    text_in,
+    without_citation,
+    wraps_image,
+)
+from .codex_tokens import Usage, UsageMeter, add_tokens, tokens_of
 from .codex_tools import (
     duration_ms,
     edits_of_changes,
@@ -49,39 +63,8 @@ Record = dict[str, Any]
 KEPT, IGNORED = True, False
 Handler = Callable[[Any, Record], "bool | None"]
 
-#: Tags that the harness wraps whole user-role texts in. A text counts as injected only when it
-#: also ends with the closing tag: people quote these tags in their prompts.
-_INJECTED_TAGS = (
-    "environment_context",
-    "user_instructions",
-    "recommended_plugins",
-    "turn_aborted",
-    "skill",
-    "subagent_notification",
-    "user_action",
-    "user_shell_command",
-    "hook_prompt",
-    "permissions instructions",
-    "collaboration_mode",
-    "model_switch",
-    "personality_spec",
-    "apps_instructions",
-    "plugins_instructions",
-    "skills_instructions",
-)
-_AGENTS_HEADING = "# AGENTS.md instructions"
 #: The first words of what a compaction tells the next model (0.80 - 0.171).
 _SUMMARY_PREFIX = "Another language model started to solve this problem"
-_IDE_HEADINGS = (
-    "# Context from my IDE setup:",
-    "# Files mentioned by the user:",
-    "## Active file:",
-    "## Active selection of the file:",
-    "## Open tabs:",
-)
-_REQUEST_MARKER = "## My request for "
-_CITATION = "<oai-mem-citation>"
-_CITATION_END = "</oai-mem-citation>"
 #: Closed calls that events may still add to, and texts of a turn that may be told again.
 _RECENT = 200
 #: A copied history is written in one go (0.36: 1,344 lines within 180 ms); after a pause of this
@@ -161,21 +144,6 @@ _IGNORED_RECORDS = frozenset(
 )
 
 
-def text_in(value: object) -> str:
-    """``value`` where it is text, else ``""``."""
-    return value if isinstance(value, str) else ""
-
-
-def dict_in(value: object) -> Record:
-    """``value`` where it is a dict, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def list_in(value: object) -> list[Any]:
-    """``value`` where it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
 def uuid7_time(identifier: str) -> int | None:
     """Milliseconds since 1970 at which a version 7 UUID was made; ``None`` for any other id."""
     if len(identifier) != 36 or identifier[14] != "7":
@@ -227,9 +195,11 @@ class RolloutReader:
     """Turns the records of one file into a :class:`Reading`: ``RolloutReader(...).read()``.
 
     ``thread_id`` is what the file name says; the first ``session_meta`` has the last word.
+    ``rewound`` tells that the file continues another one of the same thread.
     """
 
-    def __init__(self, source: str, path: str, thread_id: str) -> None:
+    def __init__(self, source: str, path: str, thread_id: str, *, rewound: bool = False) -> None:
+        self.rewound = rewound
         self.path = path
         self.thread_id = thread_id
         self.conversation = ParsedConversation(source, thread_id)
@@ -263,7 +233,7 @@ class RolloutReader:
         self.typed: list[Typed] = []
         self.settled: list[str] = []  # texts of unmatched items that became prompts
         self.event_prompts: list[str] = []  # texts of events without an item
-        self.saw_events = False
+        self.saw_events = False  # of people typing
         self.saw_items = False
         self.told: list[Told] = []
         self.told_rows: list[Told] = []
@@ -271,7 +241,7 @@ class RolloutReader:
         self.plans: list[Told] = []
         self.thoughts: list[Told] = []
         self.parts: list[str] = []  # of reasoning items that no event told yet
-        self.shells: list[tuple[str, str, bool]] = []
+        self.shells: list[tuple[str, str]] = []
         self.aborted: ParsedMessage | None = None
         self.hooked: set[str] = set()
         self.error_text = ""
@@ -281,13 +251,12 @@ class RolloutReader:
         self.closed: dict[str, tuple[ParsedToolCall, ParsedMessage]] = {}
         self.call_ids: set[int] = set()
         self.last_tool = ""
+        self.turn_calls: list[str] = []
         self.interrupted: set[str] = set()
+        self.unanswered: set[str] = set()
         # tokens
         self.owed: Tokens | None = None
-        self.total: tuple[int, ...] | None = None
-        self.restarted = False
-        self.usage_recorded = False
-        self.response_id = ""
+        self.usage = UsageMeter()
         self.uids: set[int] = set()
         self.title = ""
 
@@ -309,7 +278,11 @@ class RolloutReader:
                     continue
                 self.position = f"{number}.{index}" if index else str(number)
                 self.record = number
-                outcome = self._record(value)
+                try:
+                    outcome = self._record(value)
+                except RecursionError:  # nested deeper than anything real
+                    records.malformed += 1
+                    continue
                 if outcome is KEPT:
                     records.kept += 1
                 elif outcome is IGNORED:
@@ -519,11 +492,14 @@ class RolloutReader:
             text_in(base.get("thread_id")),
             count(base.get("end_ordinal_exclusive")),
         )
-        if base_thread and base_end is not None:
-            self.base = (base_thread, base_end)
         if isinstance(subagent, dict) and isinstance(subagent.get("thread_spawn"), dict):
             parent = text_in(subagent["thread_spawn"].get("parent_thread_id")) or parent
-        if subagent is not None or thread_source not in ("", "user", "exec", "cli", "vscode"):
+        if base_thread and self.rewound and base_thread != forked_from:
+            base_thread = conversation.session_id  # whatever it calls the earlier file
+        if base_thread and base_end is not None:
+            self.base = (base_thread, base_end)
+            self.usage.continues = True
+        if subagent is not None or thread_source == "subagent" or "review" in thread_source:
             reviewer = subagent == "review" or "review" in thread_source
             if isinstance(subagent, dict) and subagent.get("other") == "guardian":
                 reviewer = True
@@ -624,6 +600,8 @@ class RolloutReader:
 
     def _end_turn(self) -> None:
         self._settle()
+        self.unanswered.update(self.turn_calls)
+        self.turn_calls = []
         self.settled = []
         self.event_prompts = []
         self.told_rows = []
@@ -632,7 +610,7 @@ class RolloutReader:
         self.aborted = None
         self.hooked = set()
         self.error_text = ""
-        self.usage_recorded = False
+        self.usage.recorded_in_turn = False
         self.compacted_last = False
 
     def _task_complete(self, event: Record) -> bool:
@@ -669,7 +647,7 @@ class RolloutReader:
 
     def _turn_aborted(self, event: Record) -> bool:
         aborted = self.aborted
-        self.interrupted.update(self.open)
+        self.interrupted.update(self.turn_calls)
         if aborted is None:
             self._settle()
             reason = text_in(event.get("reason")) or "aborted"
@@ -740,8 +718,8 @@ class RolloutReader:
                 continue
             label = text_in(labels[index]) if labels else ""
             labelled = labelled or label.startswith("user.")
-            if text.startswith(("<image", "</image>")) and _wraps_image(blocks, index):
-                name = _image_name(text) or name
+            if text.startswith(("<image", "</image>")) and wraps_image(blocks, index):
+                name = image_name(text) or name
             elif label.startswith("user.") or (
                 # answers bear "unknown", and so may what a later version adds
                 label in ("", "unknown") and not is_injected(text)
@@ -760,6 +738,8 @@ class RolloutReader:
             text = "\n\n".join(typed)
             if not injected and self._repeats_event(text):
                 return KEPT
+            if len(self.typed) >= _RECENT:
+                self._settle_typed()
             self.typed.append(
                 Typed(
                     text,
@@ -788,11 +768,11 @@ class RolloutReader:
         """A text that the harness put into the conversation in the user's name."""
         start = text.lstrip()
         if start.startswith("<user_shell_command>"):
-            command, result = _shell_block(text)
+            command, result = shell_block(text)
             self._shell(command, result, item_id)
             return
         if start.startswith("<turn_aborted>"):
-            self.interrupted.update(self.open)
+            self.interrupted.update(self.turn_calls)
             if self.aborted is not None:
                 self.aborted.content = text
                 return
@@ -803,7 +783,8 @@ class RolloutReader:
             self._add_harness("user", "notification", text, item_id, suffix)
             return
         if start.startswith("<hook_prompt"):
-            self.hooked.add(squeezed(text))
+            if len(self.hooked) < _RECENT:
+                self.hooked.add(squeezed(text))
             self._add_harness("user", "hook", text, item_id, suffix)
             return
         if self.conversation.cwd is None and "<cwd>" in text:
@@ -883,6 +864,7 @@ class RolloutReader:
             return IGNORED
         self._prompt(text, images, item_id)
         self.event_prompts.append(key)
+        del self.event_prompts[:-_RECENT]
         return KEPT
 
     def _settle_typed(self) -> None:
@@ -916,11 +898,14 @@ class RolloutReader:
                 self._add_harness("user", "context", text, typed.item_id)
                 return
         self.settled.append(squeezed(text))
+        del self.settled[:-_RECENT]
         self._prompt(text, typed.images, typed.item_id)
 
     def _prompt(self, text: str, attachments: list[Attachment], item_id: str) -> None:
         self.told_rows = []
         self._settle_replies()
+        self.unanswered.update(self.turn_calls)
+        self.turn_calls = []
         self.current = None
         self.answers = []
         self.aborted = None
@@ -969,12 +954,11 @@ class RolloutReader:
 
     # ----------------------------------------------------------------- shell commands of a person
 
-    def _shell(self, command: str, result: str, item_id: str = "", told: bool = False) -> None:
-        if not told:
-            for index, (other, _, _) in enumerate(self.shells):
-                if other.strip() == command.strip():
-                    del self.shells[index]
-                    break
+    def _shell(self, command: str, result: str, item_id: str) -> None:
+        for index, (other, _) in enumerate(self.shells):
+            if other.strip() == command.strip():
+                del self.shells[index]
+                break
         self._settle_typed()
         self._flush_told()
         self._flush_thinking()
@@ -989,12 +973,14 @@ class RolloutReader:
             script = text_in(words[2])
         else:
             script = command if isinstance(command, str) else " ".join(map(text_in, words))
-        self.shells.append((script, output, True))
+        if len(self.shells) >= _RECENT:
+            self._flush_shells()
+        self.shells.append((script, output))
         return KEPT
 
     def _flush_shells(self) -> None:
         shells, self.shells = self.shells, []
-        for number, (command, output, _) in enumerate(shells):
+        for number, (command, output) in enumerate(shells):
             self._settle_typed()
             self.current = None
             self._add("user", "shell", "!" + command, suffix=f"shell-{number}")
@@ -1120,6 +1106,8 @@ class RolloutReader:
             return KEPT
         if self.typed:
             self._settle_typed()
+        if len(self.told) >= _RECENT:
+            self._flush_told()
         self.told.append(Told(text, item_id, self.timestamp, self.record, self.position))
         return KEPT
 
@@ -1131,6 +1119,8 @@ class RolloutReader:
         current = self.last_reply
         if current is None or text.strip() not in current.content:
             item_id = text_in(item.get("id"))
+            if len(self.plans) >= _RECENT:
+                self._settle_replies()
             self.plans.append(Told(text, item_id, self.timestamp, self.record, self.position))
         return KEPT
 
@@ -1193,6 +1183,8 @@ class RolloutReader:
             return KEPT
         if self.typed:
             self._settle_typed()
+        if len(self.thoughts) >= _RECENT:
+            self._flush_told()
         self.thoughts.append(Told(text, "", self.timestamp, self.record, self.position))
         return KEPT
 
@@ -1253,6 +1245,7 @@ class RolloutReader:
         if call_id:
             self.open[call_id] = (call, row)
             self.call_ids.add(hash(call_id))
+            self.turn_calls.append(call_id)
         self.compacted_last = False
         if input_ and "*** Begin Patch" in input_ and (patch := patch_in(value)) is not None:
             call.edits = edits_of_patch(patch)
@@ -1391,9 +1384,8 @@ class RolloutReader:
         inner = False
         if call is None:
             # code mode: the script of an ``exec`` call patches files, under an id of its own
-            call = next(
-                (call for call, _ in reversed(self.open.values()) if call.name == "exec"), None
-            )
+            newest = islice(reversed(self.open.values()), 20)
+            call = next((call for call, _ in newest if call.name == "exec"), None)
             inner = True
         if call is None:
             return IGNORED
@@ -1500,55 +1492,19 @@ class RolloutReader:
     # ----------------------------------------------------------------- tokens
 
     def _token_count(self, event: Record) -> bool:
-        """Running totals, told again after each step: what counts is their change. ``info: null``
-        comes first in a session; 0.47 restarts at zero then, with a total that equals the last."""
-        info = event.get("info")
-        if not isinstance(info, dict):
-            self.restarted = True
-            return IGNORED
-        total, last = _usage(info.get("total_token_usage")), _usage(info.get("last_token_usage"))
-        if total is None:
-            return IGNORED
-        before = self.total
-        self.total = total
-        restarted, self.restarted = self.restarted, False
-        if self.inherited or self.usage_recorded:
-            return IGNORED
-        if before is None:
-            # the first total of a fork starts at its parent's; what it spent itself is `last`
-            if self.base is not None:
-                return IGNORED
-            spent = last if last is not None and any(last) else total
-        elif restarted and last is not None and total == last:
-            spent = last
-        elif total == before:
-            return IGNORED
-        elif any(new < old for new, old in zip(total, before, strict=True)):
-            if last is None or not any(last):
-                return IGNORED
-            spent = last
-        else:
-            spent = tuple(new - old for new, old in zip(total, before, strict=True))
-        return self._spend(spent)
+        spent = self.usage.spent(event, counts=not self.inherited, answered=self.answered)
+        return IGNORED if spent is None else self._spend(spent)
 
     def _token_usage_record(self, record: Record) -> bool:
-        """Exact usage of one response (0.160 on)."""
-        usage = _usage(record.get("usage"))
-        response_id = text_in(record.get("response_id"))
-        if usage is None or self.inherited or (response_id and response_id == self.response_id):
-            return IGNORED
-        self.response_id = response_id
-        self.usage_recorded = True
-        return self._spend(usage)
+        spent = self.usage.recorded(record, counts=not self.inherited)
+        return IGNORED if spent is None else self._spend(spent)
 
-    def _spend(self, usage: tuple[int, ...]) -> bool:
+    def _spend(self, usage: Usage) -> bool:
         """Books the tokens of one model call on the step that it gave. 0.47 and older tell them
         before that step, newer versions after it; a compaction gives none."""
         if not any(usage):
             return IGNORED
-        sent, cached, cache_write, output, reasoning = usage
-        new = max(sent - cached, 0)
-        tokens = Tokens(max(new - cache_write, 0), output, cached, cache_write or None, reasoning)
+        tokens = tokens_of(usage)
         upcoming = self.told or self.thoughts or self.thinking
         if self.answered and not upcoming and self.last_reply is not None:
             self._charge(self.last_reply, tokens)
@@ -1556,14 +1512,14 @@ class RolloutReader:
         elif self.owed is None:
             self.owed = tokens
         else:
-            _add_tokens(self.owed, tokens)
+            add_tokens(self.owed, tokens)
         return KEPT
 
     def _charge(self, message: ParsedMessage, tokens: Tokens) -> None:
         if message.tokens is None:
             message.tokens = tokens
         else:
-            _add_tokens(message.tokens, tokens)
+            add_tokens(message.tokens, tokens)
 
     def _pay_debts(self) -> None:
         """Tokens of a call that gave nothing to see go to the step before it."""
@@ -1574,7 +1530,7 @@ class RolloutReader:
     # ----------------------------------------------------------------- the end
 
     def _finish(self) -> Reading:
-        self._end_turn()
+        self._settle()
         self._pay_debts()
         if self.owed is not None and len(self.messages):
             self._charge(self.messages[-1], self.owed)
@@ -1582,6 +1538,8 @@ class RolloutReader:
             if call_id in self.interrupted:
                 call.status = "interrupted"
                 call.edits = []
+            elif call_id in self.unanswered:
+                call.status = "unknown"
         conversation = self.conversation
         if self.models:
             conversation.model = self.models.most_common(1)[0][0]
@@ -1597,122 +1555,6 @@ def _drop_undone_edits(call: ParsedToolCall) -> None:
     """A patch that failed or was refused changed no file."""
     if call.edits and call.status in ("error", "denied", "interrupted"):
         call.edits = []
-
-
-def _usage(value: object) -> tuple[int, ...] | None:
-    if not isinstance(value, dict):
-        return None
-    return (
-        count(value.get("input_tokens")) or 0,
-        count(value.get("cached_input_tokens")) or 0,
-        count(value.get("cache_write_input_tokens")) or 0,
-        count(value.get("output_tokens")) or 0,
-        count(value.get("reasoning_output_tokens")) or 0,
-    )
-
-
-def _add_tokens(tokens: Tokens, more: Tokens) -> None:
-    tokens.input = (tokens.input or 0) + (more.input or 0)
-    tokens.output = (tokens.output or 0) + (more.output or 0)
-    tokens.cache_read = (tokens.cache_read or 0) + (more.cache_read or 0)
-    if tokens.cache_write or more.cache_write:
-        tokens.cache_write = (tokens.cache_write or 0) + (more.cache_write or 0)
-    tokens.reasoning = (tokens.reasoning or 0) + (more.reasoning or 0)
-
-
-# --------------------------------------------------------------------------- texts
-
-
-def squeezed(text: str) -> str:
-    """``text`` without white space, to recognise what was told twice (events trim it)."""
-    return "".join(text.split())
-
-
-def without_citation(text: str) -> str:
-    """An answer without the list of memories that it cites (0.128 on); its event lacks it too."""
-    if _CITATION not in text:
-        return text if text.strip() else ""
-    start = text.rfind(_CITATION)
-    end = text.find(_CITATION_END, start)
-    if end >= 0 and not text[end + len(_CITATION_END) :].strip():
-        text = text[:start].rstrip()
-    return text if text.strip() else ""
-
-
-def is_injected(text: str) -> bool:
-    """Did the harness write this user-role text? It opens with one of the harness's headings, alone
-    on its line, and also ends as such a text does: people quote the opening. (Of a long text the
-    end may be missing, where somebody shortened a session.)"""
-    start = text.lstrip()
-    if start.startswith(_AGENTS_HEADING):
-        body = start.partition("\n")[2].lstrip()
-        if body.startswith("<INSTRUCTIONS>"):
-            return _is_closed(body, "</INSTRUCTIONS>")
-        return False
-    if not start.startswith("<"):
-        return False
-    for tag in _INJECTED_TAGS:
-        if start.startswith(tag, 1):
-            after = start[len(tag) + 1 : len(tag) + 2]
-            if after == " " or start.startswith(">\n", len(tag) + 1):
-                return _is_closed(start, f"</{tag}>")
-            return start.startswith(">", len(tag) + 1) and _wraps_all(start, tag)
-    return False
-
-
-def _is_closed(text: str, closing_tag: str) -> bool:
-    if text.rstrip().endswith(closing_tag):
-        return True
-    return len(text) > 500 and closing_tag not in text
-
-
-def _wraps_all(text: str, tag: str) -> bool:
-    """``<tag>...</tag>`` and nothing else, on one line or several."""
-    return text.rstrip().endswith(f"</{tag}>")
-
-
-def split_ide_context(text: str) -> tuple[str, str]:
-    """What an editor put before the prompt, and the prompt itself. The marker alone proves nothing
-    - people quote it - so the text must also begin with a heading of the editor's."""
-    if not text.lstrip().startswith(_IDE_HEADINGS):
-        return "", text
-    start = text.find("\n" + _REQUEST_MARKER)
-    if start < 0:
-        return "", text
-    end = text.find("\n", start + 1)
-    heading = text[start + 1 : end if end >= 0 else len(text)].rstrip()
-    if not heading.endswith(":"):
-        return "", text
-    return text[:start].strip(), text[end + 1 :] if end >= 0 else ""
-
-
-def _wraps_image(blocks: list[Any], index: int) -> bool:
-    """Does the text block at ``index`` only wrap a picture (``<image name=...>``, ``</image>``)?"""
-    text = text_in(dict_in(blocks[index]).get("text")).strip()
-    if text == "</image>":
-        neighbour = index - 1
-    elif text.startswith("<image") and text.endswith(">") and "\n" not in text:
-        neighbour = index + 1
-    else:
-        return False
-    if not 0 <= neighbour < len(blocks):
-        return False
-    return dict_in(blocks[neighbour]).get("type") == "input_image"
-
-
-def _image_name(tag: str) -> str:
-    for key in ('path="', "name="):
-        _, found, rest = tag.partition(key)
-        if found:
-            return rest.rstrip().rstrip('>"').strip()[:500]
-    return ""
-
-
-def _shell_block(text: str) -> tuple[str, str]:
-    """Command and result of a ``<user_shell_command>`` block."""
-    command = text.partition("<command>")[2].rpartition("</command>")[0]
-    result = text.partition("<result>")[2].rpartition("</result>")[0]
-    return command.strip("\n"), result.strip("\n")
 
 
 def _spawned_agent(output: str) -> str | None:
