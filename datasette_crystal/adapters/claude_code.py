@@ -126,14 +126,14 @@ class ClaudeCode:
         for base in bases:
             path = base.root / "history.jsonl"
             try:
-                file = SourceFile.at(path, base.root)
+                history = SourceFile.at(path, base.root)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 yield ScanProblem(SOURCE, str(path), error.strerror or str(error))
                 continue
             yield ConversationMeta(
-                SOURCE, f"history:{base.root}", (file,), "", _Hints("history", known=known)
+                SOURCE, f"history:{base.root}", (history,), "", _Hints("history", known=known)
             )
 
     def parse(self, meta: ConversationMeta) -> Parsed:

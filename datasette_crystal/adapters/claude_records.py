@@ -192,15 +192,18 @@ _NOISE_LINE = re.compile(
 
 
 def is_noise(line: bytes) -> bool:
-    """Whether a line is a whole record that is known to hold nothing, told from its first bytes."""
+    """Whether a line is a whole record that is known to hold nothing, told from its first bytes.
+    A line that may hold two records, glued together by an appender, is decoded."""
     if line[-1:] != b"}":
         return False
     if line.startswith(b'{"type":"'):
         end = line.find(b'"', 9, 48)
-        return end > 0 and line[9:end] in _NOISE_BYTES and line[end + 1 : end + 2] in b",}"
-    if line.find(b'"attachment":{', 0, 512) > 0 or line.find(b'"type":"progress"', 0, 1024) > 0:
-        return _NOISE_LINE.match(line) is not None
-    return False
+        noise = end > 0 and line[9:end] in _NOISE_BYTES and line[end + 1 : end + 2] in b",}"
+    elif line.find(b'"attachment":{', 0, 512) > 0 or line.find(b'"type":"progress"', 0, 1024) > 0:
+        noise = _NOISE_LINE.match(line) is not None
+    else:
+        return False
+    return noise and b"}{" not in line
 
 
 # ------------------------------------------------------------------------------- texts with tags
@@ -388,8 +391,12 @@ class Thread:
         return answer
 
     def finish(self) -> None:
+        """Settles what only the end of the file can tell."""
         if self.models:
             self.conversation.model = self.models.most_common(1)[0][0]
+        for row, call in self.calls.values():
+            if row is not self.last:  # the conversation went on without its result
+                call.status = "interrupted"
 
 
 class Transcript:
@@ -415,7 +422,10 @@ class Transcript:
         self.outputs = folder / "tool-results"
         self.agent = agent
         self.agent_of = agent_of or (lambda call_id: None)
+        self.file_number = 0
         self.first_file = True
+        self.places: set[str] = set()
+        self.answered = 0  # answers of a person in the record at hand
         self.fresh = True  # no chained record of this file was read yet
         self.seen: set[int] = set()
         # titles
@@ -434,6 +444,7 @@ class Transcript:
         self.own_start: str | None = None
         self.copied = False
         self.replay: list[tuple[Record, int]] | None = None
+        self.flushing = False
         # branches
         self.prompt_parents: set[int] = set()
         self.branched = False
@@ -461,6 +472,7 @@ class Transcript:
         """Reads a file of the conversation; the one that comes first is the one that counts where
         they differ. Raises :class:`OSError`."""
         records = self.records = FileRecords(path)
+        self.file_number += 1
         handlers = self.handlers
         kept = ignored = 0
         self.fresh = True
@@ -488,7 +500,7 @@ class Transcript:
                         outcome = self.replayed(record, number, handler)
                     else:
                         outcome = handler(record, number)
-                elif kind in NOISE:
+                elif isinstance(kind, str) and kind in NOISE:
                     outcome = IGNORED
                 else:
                     records.add_unknown(f"line {number + 1}", _name(kind), sample(record))
@@ -507,6 +519,17 @@ class Transcript:
     def line(self, number: int) -> int | None:
         """A record number for a message: those of a second file mean nothing."""
         return number if self.first_file else None
+
+    def place(self, number: int, kind: str = "line") -> str:
+        """An id for what has none: where it stands."""
+        file = "" if self.first_file else f"{self.file_number}."
+        place = base = f"{kind}-{file}{number}"
+        again = 1
+        while place in self.places:  # several records on one line
+            again += 1
+            place = f"{base}.{again}"
+        self.places.add(place)
+        return place
 
     def unknown(self, number: int, type_: str, record: Record) -> int:
         self.records.add_unknown(f"line {number + 1}", type_, sample(record))
@@ -616,7 +639,7 @@ class Transcript:
         message_id = message.get("id")
         if not isinstance(message_id, str) or not message_id:
             message_id = uuid
-        key = message_id or f"line-{number}"
+        key = message_id or self.place(number)
         answer = thread.recent.get(key)
         if answer is not None:
             if len(thread.messages) - answer.index > REACH and answer.row is not None:
@@ -705,7 +728,7 @@ class Transcript:
             "reply",
             timestamp=time,
             model=model if isinstance(model, str) and model else None,
-            shared_uid=not key.startswith("line-"),
+            shared_uid=key not in self.places,
             inherited=self.copied and self.parent is not None and thread is self.main,
             record=self.line(number),
         )
@@ -730,23 +753,21 @@ class Transcript:
         if row is None:
             row = self.step(thread, answer, key, time, model, number)
         given = block.get("input")
-        text = json_text(given) if given is not None else None
-        if text is not None and "\\u0000" in text:
-            text = text.replace("\\u0000", "\\u2400")
+        text = input_text(given) if given is not None else None
         name = block.get("name")
         call_id = block.get("id")
         call = ParsedToolCall(
             plain(name) if isinstance(name, str) and name else "unknown",
             text,
-            call_id=call_id if isinstance(call_id, str) else None,
+            call_id=plain(call_id) if isinstance(call_id, str) else None,
             started_at=time,
         )
         row.tool_calls.append(call)
         thread.call_count += 1
         if text is not None:
             thread.messages.grew(len(text))
-        if call.call_id is not None:
-            thread.calls[call.call_id] = (row, call)
+        if isinstance(call_id, str):
+            thread.calls[call_id] = (row, call)
         if call.name in AGENT_TOOLS and isinstance(given, dict):
             prompt = given.get("prompt")
             if isinstance(prompt, str):
@@ -810,8 +831,11 @@ class Transcript:
         role: str = "system",
     ) -> ParsedMessage:
         """Appends a message of the harness's own, or any other that is one record."""
+        uid = uuid or self.place(number)
+        if uid in thread.steps:
+            uid += "#record"  # a message.id was the same
         row = ParsedMessage(
-            uuid or f"line-{number}",
+            uid,
             role,
             kind,
             text,
@@ -853,6 +877,7 @@ class Transcript:
         texts: list[str] = []
         attachments: list[Attachment] = []
         kept = results = False
+        self.answered = 0
         if isinstance(content, str):
             if content:
                 texts.append(plain(content))
@@ -917,10 +942,10 @@ class Transcript:
         if call.subagent_session_id is None and call.name in AGENT_TOOLS:
             call.subagent_session_id = self.agent_of(str(call_id))
         if call.name == "AskUserQuestion":
-            for place, text in enumerate(answers(structured)):
+            for text in answers(structured):
+                self.answered += 1
                 row = self.harness(thread, record, text, "answer", uuid, number, "user")
-                if place or not uuid:
-                    row.uid += f"#answer{place + 1}"
+                row.uid += f"#answer{self.answered}"
         return True
 
     def user_texts(
@@ -953,6 +978,9 @@ class Transcript:
                     kind = "hook"
             else:
                 kind, content = told_kind(content)
+                after_command = thread.last is not None and thread.last.kind == "command"
+                if after_command and content.startswith("<local-command-stdout>"):
+                    kind = "local-output" if kind == "prompt" else kind  # cut off
             if thread.agent and kind in ("prompt", "command", "shell"):
                 kind = "task"
         kept = False
@@ -1007,7 +1035,7 @@ class Transcript:
         """Whether a record may begin a copy of what this file already holds. 2.0.60 appends such
         copies, with new uuids and the old message.ids, when a session is resumed from elsewhere."""
         return (
-            self.replay is None
+            not self.flushing
             and bool(self.main.steps)
             and record.get("isSidechain") is not True
             and record.get("isCompactSummary") is not True
@@ -1040,16 +1068,14 @@ class Transcript:
         held, self.replay = self.replay, None
         if not held:
             return
-        self.fresh = True  # its first record must not begin a copy again
+        self.flushing = True  # none of these begins a copy again
         for record, number in held:
-            if self.replay is not None:  # another one began
-                self.replay.append((record, number))
-                continue
             outcome = self.handlers[record["type"]](record, number)
             if outcome > 0:
                 self.records.kept += 1
             elif outcome == IGNORED:
                 self.records.ignored += 1
+        self.flushing = False
 
     # ---------------------------------------------------------------------------- attachments
 
@@ -1058,7 +1084,9 @@ class Transcript:
         if not isinstance(attachment, dict):
             return self.unknown(number, "attachment", record)
         kind = attachment.get("type")
-        if kind in NOISE_ATTACHMENTS if isinstance(kind, str) else False:
+        if not isinstance(kind, str):
+            return self.unknown(number, "attachment", record)
+        if kind in NOISE_ATTACHMENTS:
             return IGNORED
         uuid = record.get("uuid")
         if not isinstance(uuid, str):
@@ -1222,7 +1250,7 @@ class Transcript:
             self.copied = False
             row = self.harness(self.main, {}, text, kind, "", number, "user")
             row.timestamp = time
-            row.uid = f"queue-{number}" if self.first_file else f"queue-{number}-{len(self.seen)}"
+            row.uid = self.place(number, "queue")
             self.delivered[text.strip()] = number
             self.records.kept += 1
             self.records.ignored -= 1  # as which its enqueue was counted
@@ -1362,6 +1390,14 @@ def _hook_text(attachment: Record) -> str:
     return ""
 
 
+def input_text(given: object) -> str:
+    """The input of a tool call as JSON text that SQLite can hold."""
+    try:
+        return json_text(given)
+    except (RecursionError, ValueError):
+        return "{}"  # nested deeper than anything reads
+
+
 def _error_text(record: Record) -> str:
     error = record.get("error")
     if isinstance(error, dict):
@@ -1369,8 +1405,8 @@ def _error_text(record: Record) -> str:
             if isinstance(error.get(key), str) and error[key].strip():
                 return plain(error[key])
         inner = error.get("error")
-        if isinstance(inner, dict):
-            return _error_text({"error": inner})
+        if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+            return plain(inner["message"])
     for value in (error, record.get("content")):
         if isinstance(value, str) and value.strip():
             return plain(value)
@@ -1385,19 +1421,21 @@ def sample(record: Record) -> str:
         return ""
 
 
+def _count(value: object) -> int | None:
+    # the usual case first: this is asked five times for every line of an answer
+    return value if type(value) is int and 0 <= value < 2**53 else count(value)
+
+
 def tokens_of(usage: Record) -> Tokens | None:
     """Usage of an API message. ``input_tokens`` excludes what was read from or written to the
     cache; ``thinking_tokens`` (2.1.251) are part of the output. ``None`` when nothing is told."""
-    reasoning = None
     details = usage.get("output_tokens_details")
-    if isinstance(details, dict):
-        reasoning = count(details.get("thinking_tokens"))
     tokens = Tokens(
-        count(usage.get("input_tokens")),
-        count(usage.get("output_tokens")),
-        count(usage.get("cache_read_input_tokens")),
-        count(usage.get("cache_creation_input_tokens")),
-        reasoning,
+        _count(usage.get("input_tokens")),
+        _count(usage.get("output_tokens")),
+        _count(usage.get("cache_read_input_tokens")),
+        _count(usage.get("cache_creation_input_tokens")),
+        _count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
     )
     if tokens.input is None and tokens.output is None and tokens.cache_read is None:
         return None
