@@ -161,7 +161,7 @@ def import_options(command: Any) -> Any:
     return command
 
 
-@crystal.command(name="import")
+@crystal.command(name="import", short_help="Read the conversations on this machine.")
 @import_options
 def import_command(**options: Any) -> None:
     """Read the conversations on this machine into DATABASE (crystal.db unless given).
@@ -316,7 +316,7 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
         echo(f"{printable(database)} is up to date.")
 
 
-@crystal.command()
+@crystal.command(short_help="What is on this machine, and what can't be read.")
 @_where_options
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 def sources(
@@ -392,7 +392,7 @@ def _local_day(time: str | None) -> str:
     return moment.astimezone().strftime("%Y-%m-%d")
 
 
-@crystal.command()
+@crystal.command(short_help="What the imports met: failures, skipped files, unknown records.")
 @_database_argument
 @click.option("-n", "--limit", default=20, show_default=True, help="How many rows.")
 @click.option("--all", "everything", is_flag=True, help="Also files that were imported whole.")
@@ -448,7 +448,7 @@ def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
     table(output, right={3, 4, 5})
 
 
-@crystal.command()
+@crystal.command(short_help="A database of sample conversations to look at.")
 @click.argument("database", type=click.Path(dir_okay=False), default="demo.db")
 def demo(database: str) -> None:
     """Make DATABASE (demo.db unless given) from the sample conversations that come with
@@ -477,7 +477,7 @@ def demo(database: str) -> None:
     echo(f"Now run: datasette {printable(database)}")
 
 
-@crystal.command()
+@crystal.command(short_help="The tables and columns, and what they mean.")
 @click.option("--sql", is_flag=True, help="Print the create statements instead.")
 def schema(sql: bool) -> None:
     """The tables and columns of a crystal database, and what they mean."""

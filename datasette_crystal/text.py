@@ -86,13 +86,16 @@ def clean(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """``value`` as compact JSON text."""
+    """``value`` as compact JSON text; what is nested a thousand levels deep becomes a remark."""
     try:
         return orjson.dumps(value).decode()
     except (TypeError, orjson.JSONEncodeError):
         import json
 
-        return clean(json.dumps(value, ensure_ascii=False, default=str))
+        try:
+            return clean(json.dumps(value, ensure_ascii=False, default=str))
+        except RecursionError:
+            return '"(nested too deeply to be written as JSON)"'
 
 
 def first_line(text: str, limit: int = 120) -> str:
