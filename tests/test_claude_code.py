@@ -38,6 +38,7 @@ from datasette_crystal.model import (
     ParsedToolCall,
     ScanProblem,
 )
+from datasette_crystal.testing import check_adapter
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 OTHER = "99999999-2222-4333-8444-555555555555"
@@ -702,6 +703,7 @@ def test_outsourced_output_is_read_back(tmp_path: Path) -> None:
     assert outsourced(tmp_path, "/elsewhere/tool-results/b.txt").output == "all of it\n" * 100
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 @pytest.mark.parametrize("path", ["/etc/passwd", "../secret", "..", "/", "gone.txt", "link", "dir"])
 def test_outsourced_output_never_leads_elsewhere(tmp_path: Path, path: str) -> None:
     folder = tmp_path / ".claude/projects/-home-d-shop" / SESSION / "tool-results"
@@ -1681,7 +1683,11 @@ RECORDS = st.fixed_dictionaries(
         "message": st.one_of(
             st.fixed_dictionaries(
                 {"content": st.one_of(WORDS, BLOCKS)},
-                optional={"id": st.sampled_from(["m1", "m2", ""]), "model": WORDS, "usage": JSON},
+                optional={
+                    "id": st.sampled_from(["m1", "m2", "u1", ""]),
+                    "model": WORDS,
+                    "usage": JSON,
+                },
             ),
             JSON,
         ),
@@ -1752,3 +1758,25 @@ def test_nothing_raises_and_everything_is_counted(lines: list[bytes], agent: boo
 def test_noise_prefix_agrees_with_the_decoder(value: Any) -> None:
     record = {"type": "last-prompt", "leafUuid": value}
     assert is_noise(json.dumps(record, separators=(",", ":")).encode())
+
+
+def test_the_rules_of_every_adapter(tmp_path: Path) -> None:
+    session = Session()
+    session.user("Look")
+    anchor = session.assistant("m1", says("I do."), uses("t1", "Agent", prompt="Count"))
+    session.result("t1", "Three", toolUseResult={"agentId": "abc"})
+    session.user([says("Wrong"), picture()])
+    session.parent = anchor
+    session.user("Right", promptSource="typed")
+    session.queue("enqueue", content="Queued")
+    session.queue("remove")
+    session.raw({"type": "custom-title", "customTitle": "A name"})
+    session.write(tmp_path)
+    agent = Session(SESSION, isSidechain=True, agentId="abc")
+    agent.user("Count")
+    agent.reply("a1", "Three")
+    agent.write(tmp_path, f"{SESSION}/subagents/agent-abc.jsonl")
+    (tmp_path / ".claude/history.jsonl").write_bytes(
+        to_lines([{"display": "Gone", "timestamp": 1796073930998, "sessionId": OTHER}])
+    )
+    check_adapter(ClaudeCode(), Environment.for_home(tmp_path))

@@ -639,6 +639,8 @@ class Transcript:
         message_id = message.get("id")
         if not isinstance(message_id, str) or not message_id:
             message_id = uuid
+        elif message_id != uuid and hash(message_id) in self.seen:
+            message_id += "#message"  # never seen: another record's uuid
         key = message_id or self.place(number)
         answer = thread.recent.get(key)
         if answer is not None:
