@@ -59,7 +59,7 @@ from .model import (
     Tokens,
     Unreadable,
 )
-from .text import clean, iso_time
+from .text import iso_time
 
 __all__ = ["check_adapter", "make_home"]
 
@@ -125,6 +125,7 @@ def check_adapter(
     readings = [check.parsed(meta) for meta in metas]
     if not any(len(conversation.messages) for conversation in _conversations(readings)):
         check.fail("no message was found in the home: the kit would prove nothing")
+    check.unchanged(before, _tree(env), "reading the home")
     check.same_again(env, metas, readings)
     check.unchanged(before, _tree(env), "reading the home")
     check.elsewhere(env, readings)
@@ -169,8 +170,6 @@ class _Check:
             return
         if not isinstance(value, str):
             self.fail(f"{what} is {type(value).__name__}, not text")
-        if clean(value) != value:
-            self.fail(f"{what} contains NUL or lone surrogates: use text.clean()")
 
     def number(self, value: object, what: str) -> None:
         if value is not None and (
@@ -472,7 +471,7 @@ class _Check:
         if call.input is not None:
             self.text(call.input, where + "input")
             try:
-                json.loads(call.input)
+                json.loads(call.input.encode())
             except (ValueError, RecursionError):
                 self.fail(where + "input is not JSON: use text.json_text()")
         for field in ("output", "call_id", "title", "subagent_session_id"):
@@ -614,22 +613,53 @@ def _damages(content: bytes, chance: random.Random) -> Iterator[tuple[str, bytes
     odd = b'null\n[]\n7\n"text"\n{}\n{"type":null}\n{"type":7,"id":[],"message":"?"}\n'
     yield "holds odd JSON", odd
     yield "has odd JSON behind it", content + b"\n" + odd
+    for text in ("null", "7", "[]", "{}", '"text"'):
+        yield f"is the JSON {text}", text.encode()
+    for share in (0.02, 0.2, 0.2, 0.5):
+        lines = [_odd_line(line, chance, share) for line in content.split(b"\n")]
+        yield f"has other values in {share:.0%} of its places", b"\n".join(lines)
+        if len(lines) > 1:
+            yield (
+                f"is one document, with other values in {share:.0%} of its places",
+                _odd_line(content, chance, share),
+            )
+
+
+def _odd_line(line: bytes, chance: random.Random, share: float) -> bytes:
+    """JSON in which some values were replaced by values of another kind; the line as it is where
+    it is not JSON."""
     try:
-        document = json.loads(content)
+        return json.dumps(_odd(json.loads(line), chance, share)).encode()
     except (ValueError, RecursionError):
-        pass
-    else:
-        for name, value in (("numbers", 7), ("lists", []), ("nulls", None)):
-            yield f"has {name} for texts", json.dumps(_retyped(document, value)).encode()
+        return line
 
 
-def _retyped(value: Any, instead: object) -> Any:
-    if isinstance(value, str):
-        return instead
+#: What stands where something else is expected.
+_ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0.5,
+    10**30,
+    "",
+    "\0",
+    "\ud800",
+    "2026-11-31T25:00:00Z",
+    [],
+    [[]],
+    [None, 7, {}],
+    {},
+    {"type": "text", "text": 7},
+)
+
+
+def _odd(value: Any, chance: random.Random, share: float) -> Any:
+    if chance.random() < share:
+        return chance.choice(_ODD)
     if isinstance(value, list):
-        return [_retyped(item, instead) for item in value]
+        return [_odd(item, chance, share) for item in value]
     if isinstance(value, dict):
-        return {key: _retyped(item, instead) for key, item in value.items()}
+        return {key: _odd(item, chance, share) for key, item in value.items()}
     return value
 
 
