@@ -209,6 +209,7 @@ class RolloutReader:
         self.has_meta = False
         self.base: tuple[str, int] | None = None
         self.delegated = False  # a subagent or reviewer: its prompts are another agent's words
+        self.inherited_task = False  # so were those of the thread that it was copied from
         # the record at hand
         self.timestamp: str | None = None
         self.record = 0
@@ -493,7 +494,9 @@ class RolloutReader:
             count(base.get("end_ordinal_exclusive")),
         )
         if isinstance(subagent, dict) and isinstance(subagent.get("thread_spawn"), dict):
-            parent = text_in(subagent["thread_spawn"].get("parent_thread_id")) or parent
+            spawn = subagent["thread_spawn"]
+            parent = text_in(spawn.get("parent_thread_id")) or parent
+            self.inherited_task = (count(spawn.get("depth")) or 1) > 1
         if base_thread and self.rewound and base_thread != forked_from:
             base_thread = conversation.session_id  # whatever it calls the earlier file
         if base_thread and base_end is not None:
@@ -916,7 +919,7 @@ class RolloutReader:
         if context:
             self._add("user", "context", context, suffix="ide")
         kind = "prompt"
-        if self.delegated:
+        if self.inherited_task if self.inherited else self.delegated:
             kind = "task"
         elif request[:1] == "!" and len(request) > 1 and request[1] not in " \t\n![=":
             kind = "shell"
@@ -1546,7 +1549,7 @@ class RolloutReader:
         if self.title:
             conversation.title, conversation.title_origin = self.title, "tool"
         records = self.records
-        if records.records and not records.kept:
+        if not records.kept:
             records.message = "nothing of a conversation was found in this file"
         return Reading(conversation, records, self.base, self.has_meta)
 
