@@ -84,6 +84,7 @@ create table messages (
   timestamp text,
   has_code integer not null default 0,
   has_tool_use integer not null default 0,
+  characters integer not null default 0,
   input_tokens integer,
   output_tokens integer,
   cache_read_tokens integer,

@@ -260,8 +260,8 @@ class Messages:
 
     It behaves like a list that only grows. A very long conversation is kept in a temporary file
     beyond ``limit`` bytes of text, so that a 200 MB session is read in bounded memory. Messages
-    with an open tool call, and the newest ``window`` ones, are never moved there, so an adapter may
-    still add to them; ``state`` of any message is set with :meth:`mark`.
+    with an open tool call, and the newest ``window`` ones (of huge messages: the newest 64), are
+    never moved there, so an adapter may still add to them; ``state`` of any message is set with :meth:`mark`.
     """
 
     limit = 24_000_000
@@ -289,13 +289,15 @@ class Messages:
         self._length += 1
         # What an object of this kind costs beside its text was measured at about 600 bytes.
         self._bytes += 600 + len(message.content) + len(message.thinking or "")
-        if self._length % 256 == 0:
+        if self._length % 256 == 0 or self._bytes > 3 * self.limit:
             self._spill()
         return index
 
     def grew(self, count: int) -> None:
         """Tells that ``count`` more characters hang on messages that were already appended."""
         self._bytes += count
+        if self._bytes > 3 * self.limit:
+            self._spill()
 
     def mark(self, index: int, state: str) -> None:
         """Sets the state of the message at ``index``."""
@@ -328,12 +330,18 @@ class Messages:
             index += 1
 
     def _spill(self) -> None:
-        while self._bytes > self.limit and self._length - self._spilled > self.window + self._chunk:
+        while self._bytes > self.limit:
+            # a few huge messages must go, too, not only many small ones
+            pressing = self._bytes > 3 * self.limit
+            movable = self._length - self._spilled - (64 if pressing else self.window)
+            size = min(movable, self._chunk)
+            if size < (1 if pressing else self._chunk):
+                return
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="datasette-crystal-")  # noqa: SIM115
             first = self._spilled
             chunk: list[ParsedMessage | None] = []
-            for index in range(first, first + self._chunk):
+            for index in range(first, first + size):
                 message = self._live[index]
                 if message.open:
                     chunk.append(None)
@@ -346,7 +354,7 @@ class Messages:
             offset = self._file.seek(0, os.SEEK_END)
             self._file.write(data)
             self._chunks.append((first, offset, len(data)))
-            self._spilled += self._chunk
+            self._spilled += size
             self._bytes = max(self._bytes, 0)
 
 

@@ -219,9 +219,9 @@ _STATUS_RANK = {"pending": 0, "unknown": 1, "interrupted": 2, "denied": 3, "ok":
 
 _INSERT_MESSAGE = (
     "insert into messages (id, title, source, conversation_id, uid, position, turn, role, kind, "
-    "model, timestamp, has_code, has_tool_use, input_tokens, output_tokens, cache_read_tokens, "
+    "model, timestamp, has_code, has_tool_use, characters, input_tokens, output_tokens, cache_read_tokens, "
     "cache_write_tokens, reasoning_tokens, vote, content, thinking) values "
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_CALL = (
     "insert into tool_calls (id, title, name, message_id, conversation_id, position, call_id, "
@@ -962,6 +962,7 @@ class Store:
                 message.timestamp,
                 "```" in content,
                 bool(message.tool_calls),
+                len(content),
                 tokens.input if tokens else None,
                 tokens.output if tokens else None,
                 tokens.cache_read if tokens else None,
@@ -1021,7 +1022,7 @@ class Store:
         if rows.messages:
             self.db.executemany(_INSERT_MESSAGE, rows.messages)
             search.add_texts(
-                self.db, ((row[0], row[19], row[20]) for row in rows.messages), self._words
+                self.db, ((row[0], row[20], row[21]) for row in rows.messages), self._words
             )
         if rows.calls:
             self.db.executemany(_INSERT_CALL, rows.calls)
@@ -1052,20 +1053,20 @@ class Store:
         Returns whether anything changed."""
         names = (
             "conversation_id, uid, position, turn, title, kind, model, timestamp, has_code, "
-            "has_tool_use, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-            "reasoning_tokens, vote, content, thinking"
+            "has_tool_use, characters, input_tokens, output_tokens, cache_read_tokens, "
+            "cache_write_tokens, reasoning_tokens, vote, content, thinking"
         )
         old = self.db.execute(f"select {names} from messages where id = ?", (id_,)).fetchone()
-        content = richer(clean(message.content), old[16], mine) or ""
-        thinking = richer(_optional(message.thinking), old[17], mine)
+        content = richer(clean(message.content), old[17], mine) or ""
+        thinking = richer(_optional(message.thinking), old[18], mine)
         tokens = message.tokens
         counts = (
             (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.reasoning)
             if tokens
             else (None,) * 5
         )
-        if not (mine and tokens) and any(count is not None for count in old[10:15]):
-            counts = old[10:15]
+        if not (mine and tokens) and any(count is not None for count in old[11:16]):
+            counts = old[11:16]
         mine_first = (
             (lambda new, before: new if new is not None else before)
             if mine
@@ -1074,7 +1075,7 @@ class Store:
         place = (conversation_id, uid, position, turn) if mine else old[:4]
         title = (
             clean(message_title(message))
-            if content != old[16] or (mine and not content and not is_poorer(None, old[16]))
+            if content != old[17] or (mine and not content and not is_poorer(None, old[17]))
             else old[4]
         )
         if not content and not mine:
@@ -1087,16 +1088,17 @@ class Store:
             mine_first(message.timestamp, old[7]),
             int("```" in content),
             int(bool(message.tool_calls) or bool(old[9])),
+            len(content),
             *counts,
-            mine_first(message.vote, old[15]),
+            mine_first(message.vote, old[16]),
             content,
             thinking,
         )
         changed = new != old
         if changed:
-            reindex = new[16:] != old[16:]
+            reindex = new[17:] != old[17:]
             if reindex:
-                search.remove_texts(self.db, [(id_, old[16], old[17])], self._words)
+                search.remove_texts(self.db, [(id_, old[17], old[18])], self._words)
             self.db.execute(
                 f"update messages set ({names}) = ({','.join('?' * len(new))}) where id = ?",
                 (*new, id_),

@@ -43,7 +43,7 @@ def _select(messages: str, conversations: str) -> str:
       {", ".join(f"sum({name})" for name in (*_TOKENS, "reasoning_tokens"))}, sum(cost_usd)
     from (
       select {group}, 0 as conversations, sum(m.kind in ({_kinds(PROMPT_KINDS)})) as prompts,
-        sum(m.kind in ({_kinds(MODEL_KINDS)}) and m.content <> '') as replies, 0 as tool_calls,
+        sum(m.kind in ({_kinds(MODEL_KINDS)}) and m.characters > 0) as replies, 0 as tool_calls,
         sum(m.kind = 'error') as errors, {tokens}, null as cost_usd
       from messages m join conversations c on c.id = m.conversation_id
       where {live} and {messages} group by 1, 2, 3, 4
