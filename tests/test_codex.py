@@ -1497,12 +1497,9 @@ def test_missing_file_raises_oserror(tmp_path: Path) -> None:
         Codex().parse(one)
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs file modes that bind")
-def test_unreadable_directory(tmp_path: Path) -> None:
-    path = rollout(tmp_path, SMALL)
-    path.parent.chmod(0)
+def test_unreadable_directory(tmp_path: Path, deny_listing: Callable[[Path], None]) -> None:
+    deny_listing(rollout(tmp_path, SMALL).parent)
     found = list(Codex().scan(Environment.for_home(tmp_path)))
-    path.parent.chmod(0o700)
     assert [one.root for one in found if isinstance(one, ScanProblem)] == [str(tmp_path / ".codex")]
 
 

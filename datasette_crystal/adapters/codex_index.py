@@ -62,9 +62,10 @@ def read_state(database: Path) -> dict[str, Thread]:
     :class:`sqlite3.Error` when it cannot be read; unknown and missing columns are no error."""
     directory = tempfile.mkdtemp(prefix="datasette-crystal-")  # mode 0700
     try:
-        copy = _copy(database, Path(directory))
+        copy = _copy(database, Path(directory).absolute())
         deadline = time.monotonic() + DEADLINE
-        connection = sqlite3.connect(copy, isolation_level=None)
+        # read-only: closing it would else write the log into the copy, and wait for the disk
+        connection = sqlite3.connect(f"{copy.as_uri()}?mode=ro", isolation_level=None, uri=True)
         try:
             connection.set_progress_handler(lambda: time.monotonic() > deadline, 20_000)
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
