@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +230,22 @@ class ToyAdapter:
         records = FileRecords(meta.files[0].path, records=len(item.messages))
         records.kept = records.records
         return Parsed([item], [records])
+
+
+@pytest.fixture
+def deny_listing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a directory one that may not be listed - also for root, whom file modes do not bind."""
+    real = os.scandir
+
+    def deny(directory: Path) -> None:
+        def scandir(path: Any = ".") -> Any:
+            if os.fspath(path) == str(directory):
+                raise PermissionError(13, "Permission denied", str(directory))
+            return real(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+
+    return deny
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -330,16 +329,13 @@ def test_detect_counts_and_warns(tmp_path: Path) -> None:
     assert info is not None and info.warnings == []
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root reads everything")  # type: ignore[attr-defined]
-def test_unreadable_directory_is_a_problem(tmp_path: Path) -> None:
+def test_unreadable_directory_is_a_problem(
+    tmp_path: Path, deny_listing: Callable[[Path], None]
+) -> None:
     session = Session()
     session.user("Hello")
-    folder = session.write(tmp_path).parent
-    folder.chmod(0)
-    try:
-        [problem] = ClaudeCode().scan(Environment.for_home(tmp_path))
-    finally:
-        folder.chmod(0o700)
+    deny_listing(session.write(tmp_path).parent)
+    [problem] = ClaudeCode().scan(Environment.for_home(tmp_path))
     assert isinstance(problem, ScanProblem) and problem.root == str(tmp_path / ".claude")
 
 
