@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
