@@ -123,6 +123,7 @@ def crystal() -> None:
     datasette crystal.db            browse, search and query them
     datasette crystal sources       what is on this machine
     datasette crystal demo          a database of sample conversations to look at
+    datasette crystal serve         import what is new, and open it in the browser
     """
 
 
@@ -266,7 +267,9 @@ def _print_json(report: Any, database: str, dry_run: bool) -> None:
     )
 
 
-def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) -> None:
+def _print_report(
+    report: Any, database: str, min_messages: int, dry_run: bool, next_step: bool = True
+) -> None:
     fields = ["new", "updated", "unchanged", "skipped", "errors"]
     found = [
         source
@@ -274,8 +277,9 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
         if any(getattr(source, name) for name in [*fields, "missing"])
     ]
     if not found:
-        echo("No conversations found. `datasette crystal sources` tells where it looked;")
-        echo("`datasette crystal demo` makes a database of sample conversations.")
+        echo("No conversations found. `datasette crystal sources` tells where it looked.")
+        if next_step:
+            echo("`datasette crystal demo` makes a database of sample conversations.")
         return
     rows: list[list[Any]] = [["Source", *(name.capitalize() for name in fields)]]
     rows += [[source.name, *(getattr(source, name) for name in fields)] for source in found]
@@ -310,9 +314,9 @@ def _print_report(report: Any, database: str, min_messages: int, dry_run: bool) 
     echo()
     if dry_run:
         echo("Nothing was written (--dry-run).")
-    elif report.changed:
+    elif report.changed and next_step:
         echo(f"Now run: datasette {printable(database)}")
-    else:
+    elif not report.changed:
         echo(f"{printable(database)} is up to date.")
 
 
@@ -379,7 +383,7 @@ def sources(
             continue
         for warning in info.warnings:
             echo()
-            echo(printable(f"{display}: {warning}"))
+            echo(printable(warning))
         for item in info.unreadable:
             echo()
             echo(printable(f"{display}: {item.path} can't be read: {item.reason}"))
@@ -453,14 +457,21 @@ def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
 def demo(database: str) -> None:
     """Make DATABASE (demo.db unless given) from the sample conversations that come with
     datasette-crystal: every feature, to look at before you import your own."""
+    path = Path(database)
+    if path.exists() and path.stat().st_size:
+        raise click.ClickException(f"{printable(database)} is there already; name another file")
+    echo(f"{make_demo(path)} sample conversations in {printable(database)}.")
+    echo()
+    echo(f"Now run: datasette {printable(database)}")
+
+
+def make_demo(path: Path) -> int:
+    """Imports the sample conversations into ``path``; returns how many there are."""
     from importlib.resources import as_file, files
 
     from .importer import Options, run_import
     from .store import StoreError
 
-    path = Path(database)
-    if path.exists() and path.stat().st_size:
-        raise click.ClickException(f"{printable(database)} is there already; name another file")
     try:
         with as_file(files("datasette_crystal") / "samples" / "home") as home:
             report = run_import(
@@ -471,10 +482,63 @@ def demo(database: str) -> None:
             )
     except (StoreError, OSError) as error:
         raise click.ClickException(printable(error)) from None
-    total = sum(source.new for source in report.sources.values())
-    echo(f"{total} sample conversations in {printable(database)}.")
-    echo()
-    echo(f"Now run: datasette {printable(database)}")
+    return sum(source.new + source.unchanged for source in report.sources.values())
+
+
+@crystal.command(short_help="Import what is new, then open it in Datasette.")
+@_database_argument
+@click.option("-p", "--port", default=8001, show_default=True, help="Port of the web server.")
+@click.option("--open/--no-open", "open_browser", default=True, help="Open the browser, or don't.")
+@click.option("--get", "get_path", metavar="PATH", help="Print this page instead of serving.")
+def serve(database: str, port: int, open_browser: bool, get_path: str | None) -> None:
+    """Import what is new into DATABASE (crystal.db unless given), then open it in Datasette. On a
+    machine without any conversations it shows the sample conversations, in demo.db.
+
+    For anything else that Datasette can do, run `datasette crystal.db` with its own options.
+    """
+    from datasette.cli import cli as datasette_cli
+
+    from .importer import Options, run_import
+    from .store import StoreError
+
+    try:
+        report = run_import(
+            database,
+            _environment(None, ()),
+            _adapters(()),
+            Options(machine=platform.node() or "unknown"),
+        )
+    except (StoreError, OSError) as error:
+        raise click.ClickException(printable(error)) from None
+    for problem in report.problems:
+        echo(printable(problem), err=True)
+    if not get_path:
+        _print_report(report, database, Options.min_messages, dry_run=False, next_step=False)
+    if not _has_conversations(database):
+        database = "demo.db"
+        number = make_demo(Path(database))
+        if not get_path:
+            echo(f"Here are {number} sample conversations instead ({database}).")
+    arguments = ["serve", database, "--port", str(port), "--setting", "suggest_facets", "off"]
+    if get_path:
+        arguments += ["--get", get_path]
+    elif open_browser:
+        arguments.append("--open")
+    datasette_cli.main(arguments, standalone_mode=False)
+
+
+def _has_conversations(database: str) -> bool:
+    from .store import StoreError, open_readonly
+
+    try:
+        connection = open_readonly(database)
+    except StoreError:
+        return False
+    try:
+        tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
+        return bool(tables and connection.execute("select 1 from conversations limit 1").fetchone())
+    finally:
+        connection.close()
 
 
 @crystal.command(short_help="The tables and columns, and what they mean.")

@@ -93,7 +93,8 @@ class ClaudeCode:
             if days < 3650:
                 info.warnings.append(
                     f"Claude Code deletes transcripts in {base.projects} that were not used for"
-                    f" {days} days (cleanupPeriodDays in {base.root / 'settings.json'})"
+                    f" {days} days. What is imported stays; to keep the files themselves, set"
+                    f' "cleanupPeriodDays": 99999 in {base.root / "settings.json"}.'
                 )
         return info
 
