@@ -1012,6 +1012,7 @@ def broken_save() -> Claude:
         "`save()` turns the whole level into JSON on every frame in which something moved, that is "
         "about 60 times a second. Three ways out: debounce it, save only",
         seconds=6,
+        cut=True,
     )
     s.interrupt()
     s.prompt("stop. just debounce it, 2 seconds, and save when the tab is hidden", wait=8)
@@ -1036,7 +1037,25 @@ def broken_save() -> Claude:
     s.prompt("run the tests", wait=15)
     s.step(
         "",
-        Call("Bash", {"command": "npm test", "description": "Run the tests"}, answered=False),
+        Call(
+            "Bash",
+            {"command": "npm test -- --watch", "description": "Run the tests"},
+            "[Request interrupted by user for tool use]",
+            True,
+            {"stdout": "Watching for changes...", "stderr": "", "interrupted": True},
+            41,
+        ),
+        seconds=3,
+    )
+    s.interrupt(for_tool=True)
+    s.prompt("once, not in watch mode", wait=6)
+    s.step(
+        "",
+        Call(
+            "Bash",
+            {"command": "npm test -- --run", "description": "Run the tests once"},
+            answered=False,
+        ),
         seconds=3,
     )
     return s

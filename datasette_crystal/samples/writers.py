@@ -316,7 +316,6 @@ class Claude:
             origin={"kind": "human"},
             promptSource="typed",
             turnOrigin="human",
-            turnPosition={"promptIndex": self.prompts, "turnIndex": self.prompts},
         )
         if self.prompts == 1:
             self.opening()
@@ -448,11 +447,10 @@ class Claude:
         *calls: Call,
         think: str = "",
         seconds: float = 4,
-        stop: str = "",
-        more: dict[str, Any] | None = None,
+        cut: bool = False,
     ) -> None:
         """One answer of the model: thinking, text, calls and their results, in one message id and
-        on as many lines as there are blocks."""
+        on as many lines as there are blocks. ``cut``: the person stopped it in the middle."""
         self.tick(seconds)
         message = "msg_01" + self.short("message", 22)
         blocks: list[Record] = []
@@ -490,12 +488,12 @@ class Claude:
                     "role": "assistant",
                     "model": self.model,
                     "content": [block],
-                    "stop_reason": stop or ("tool_use" if calls else "end_turn"),
+                    "stop_reason": None if cut else "tool_use" if calls else "end_turn",
                     "stop_sequence": None,
                     "usage": usage,
                 },
                 apiBlockIndex=index,
-                **(more or {}),
+                **({"isAbortedMidStream": True} if cut else {}),
             )
             lines.append(self.leaf)
             self.tick(0.3)
@@ -542,7 +540,15 @@ class Claude:
     def interrupt(self, for_tool: bool = False) -> None:
         self.tick(0.1)
         text = f"[Request interrupted by user{' for tool use' if for_tool else ''}]"
-        self.chained("user", message={"role": "user", "content": [{"type": "text", "text": text}]})
+        more: Record = {}
+        last = self.records[-1]
+        if isinstance(last, dict) and last["type"] == "assistant":
+            more["interruptedMessageId"] = last["message"]["id"]
+        self.chained(
+            "user",
+            message={"role": "user", "content": [{"type": "text", "text": text}]},
+            **more,
+        )
 
     def retry(self, status: int, name: str, attempt: int) -> None:
         """An API error after which the request is sent again."""
