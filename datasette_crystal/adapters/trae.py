@@ -106,14 +106,14 @@ class _Session:
 @dataclass(slots=True)
 class _Found:
     """What one database holds. ``stubs`` are the ids of sessions without messages; ``rest`` counts,
-    by key, the entries of its lists that are no sessions; ``odd`` names what has no known form."""
+    by key, the entries of its lists that are no sessions; ``problems`` says, by key, which values
+    cannot be read."""
 
     sessions: dict[str, _Session] = field(default_factory=dict)
     stubs: set[str] = field(default_factory=set)
     rest: dict[str, FileRecords] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
     history: str = ""  # digest of the prompts that are in no session
-    has_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +211,9 @@ class _Contents:
     sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
     stubs: set[str] = field(default_factory=set)
     rest: dict[str, FileRecords] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
     history: list[Any] = field(default_factory=list)
     models: dict[str, str] = field(default_factory=dict)
-    has_value: bool = False
 
 
 def _read(db: sqlite3.Connection) -> _Contents:
@@ -222,16 +221,13 @@ def _read(db: sqlite3.Connection) -> _Contents:
     for key, data in _values(db):
         known = key.startswith(_SESSION_KEYS)
         name = clean(key.decode("utf-8", "replace"))
-        if known:
-            contents.has_value = True
-        elif key.endswith((_HISTORY_KEY, _MODELS_KEY)):
-            pass
-        elif b'"messages"' not in data or b'"role"' not in data:
+        special = key.endswith((_HISTORY_KEY, _MODELS_KEY))
+        if not known and not special and (b'"messages"' not in data or b'"role"' not in data):
             continue
         values, damaged = decode(data)
         if not values:
             if known or key.endswith(_HISTORY_KEY):
-                contents.problems.append(f"{name} is not valid JSON")
+                contents.problems[name] = "not valid JSON"
             continue
         value = values[0]
         if key.endswith(_HISTORY_KEY):
@@ -242,7 +238,7 @@ def _read(db: sqlite3.Connection) -> _Contents:
         else:
             _read_sessions(name, value, known, contents)
         if damaged and known:
-            contents.problems.append(f"{name} is damaged: only a part of it could be read")
+            contents.problems[name] = "damaged: only a part of it could be read"
     contents.stubs -= contents.sessions.keys()
     return contents
 
@@ -272,7 +268,7 @@ def _read_sessions(key: str, value: Any, known: bool, contents: _Contents) -> No
         if not _is_empty(value):
             rest.records = 1
             rest.add_unknown(key, f"value of {key}", shape(value))
-            contents.problems.append(f"{key} has a form that is not known")
+            contents.problems[key] = "a form that is not known: nothing of it is read"
         entries = []
     for number, (name, entry) in enumerate(entries):
         if not isinstance(entry, dict):
@@ -317,7 +313,6 @@ def _look_into(db: sqlite3.Connection) -> _Found:
         stubs=contents.stubs,
         rest=contents.rest,
         problems=contents.problems,
-        has_value=contents.has_value,
     )
     for id_, session in contents.sessions.items():
         weight, updated = _rank(session)
@@ -423,10 +418,15 @@ class TraeAdapter:
                     continue
                 ids.update(found.sessions)
                 stubs |= found.stubs
-                info.unreadable += [Unreadable(str(place.path), text) for text in found.problems]
+                info.unreadable += [
+                    Unreadable(f"{place.path}#{key}", reason)
+                    for key, reason in found.problems.items()
+                ]
             if encrypted is not None:
                 reason = _encrypted_reason(encrypted, len(stubs - ids))
                 info.unreadable.append(Unreadable(str(encrypted), reason))
+            elif stubs - ids:
+                info.warnings.append(f"{product}: {_counted(len(stubs - ids))} listed without text")
         if not info.roots:
             return None
         info.conversations = len(ids)
@@ -448,8 +448,8 @@ class TraeAdapter:
                 except (OSError, ValueError) as error:
                     yield ScanProblem(SOURCE, str(place.path), _reason(error), root)
                     continue
-                for problem in found.problems:
-                    yield ScanProblem(SOURCE, str(place.path), problem, root)
+                for key, reason in found.problems.items():
+                    yield ScanProblem(SOURCE, f"{place.path}#{key}", reason, root)
                 listed |= found.stubs
                 for session in found.sessions.values():
                     best.setdefault(session.id, []).append((session, place))
@@ -604,9 +604,12 @@ def _encrypted_reason(path: Path, sessions: int) -> str:
         return _reason(error)
     if plain:
         return "a database of a form that is not known; conversations in it are not read"
-    counted = "1 session is" if sessions == 1 else f"{sessions} sessions are"
-    listed = f"{counted} listed without text; " if sessions else ""
+    listed = f"{_counted(sessions)} listed without text; " if sessions else ""
     return f"{listed}Trae keeps the texts in this database, which is encrypted and cannot be read"
+
+
+def _counted(sessions: int) -> str:
+    return "1 session is" if sessions == 1 else f"{sessions} sessions are"
 
 
 # --------------------------------------------------------------------------- metas
@@ -614,7 +617,6 @@ def _encrypted_reason(path: Path, sessions: int) -> str:
 
 def _beside_sessions(place: _Place, found: _Found) -> Iterator[ConversationMeta]:
     """The history of prompts, and what stands among the sessions and is none."""
-    root = str(place.user_dir)
     if found.history:
         project = read_project(place.path.parent)
         hints = _Hints("history", place.product, project.path if project is not None else None)
