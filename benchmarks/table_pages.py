@@ -125,14 +125,14 @@ def build(path: Path, messages: int = 300_000, calls: int = 100_000, seed: int =
                 "assistant" if reply else "system" if kind == "error" else "user", kind,
                 rng.choice(MODELS) if reply else None, stamp(head[4] + position * 60),
                 int(rng.random() < 0.2), int(id_ % 3 == 0), 900 if reply else None,
-                300 if reply else None, 20_000 if reply else None, content,
+                300 if reply else None, 20_000 if reply else None, len(content), content,
                 text(400) if reply and rng.random() < 0.3 else None,
             )  # fmt: skip
 
     connection.executemany(
         "insert into messages (id, title, source, conversation_id, uid, position, turn, role, kind, "
         "model, timestamp, has_code, has_tool_use, input_tokens, output_tokens, cache_read_tokens, "
-        "content, thinking) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "characters, content, thinking) values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         message_rows(),
     )
     connection.execute(
@@ -250,8 +250,8 @@ def paths(connection: sqlite3.Connection) -> Iterator[str]:
         "/failed_tool_calls?name=Bash",
         "/prompts?conversation_id=17",
         "/conversations/17",
-        "/messages/1700",
-        "/tool_calls/1700",
+        "/messages/170",
+        "/tool_calls/170",
         "/file_edits/17",
         "/projects/1",
         "/sources/codex",

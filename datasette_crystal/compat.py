@@ -29,8 +29,8 @@ QUERY_SOURCE = "datasette-crystal"
 async def allowed(
     datasette: Any, actor: Any, action: str, database: str | None = None, table: str | None = None
 ) -> bool:
-    """May ``actor`` do ``action`` (such as ``view-table``), as Datasette's own pages would decide
-    it, table before database before instance?"""
+    """May ``actor`` do ``action`` (``view-table``, ``view-database``, ``execute-sql`` ...), as
+    Datasette's own pages would decide it: table before database before instance."""
     if NEW_LINE:
         resource: Any = None
         if database is not None:
@@ -40,17 +40,17 @@ async def allowed(
         return bool(await datasette.allowed(action=action, resource=resource, actor=actor))
     from datasette import Forbidden
 
-    chain: list[Any] = []
-    if table is not None:
-        chain.append((action, (database, table)))
-        action = "view-database"
+    chain: list[Any] = ["view-instance"]
     if database is not None:
-        chain.append((action, database))
-    chain.append("view-instance" if database is not None else action)
+        chain.insert(0, ("view-database", database))
+    if table is not None:
+        chain.insert(0, (action, (database, table)))
     try:
         await datasette.ensure_permissions(actor, chain)
     except Forbidden:
         return False
+    if table is None and action not in ("view-database", "view-instance"):
+        return bool(await datasette.permission_allowed(actor, action, database, default=True))
     return True
 
 

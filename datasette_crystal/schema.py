@@ -156,6 +156,7 @@ TABLES: dict[str, Table] = {
             "invented.",
             "has_code": "1 when its text has a code block.",
             "has_tool_use": "1 when tool calls followed it.",
+            "characters": "Length of content in characters.",
             "input_tokens": _INPUT,
             "output_tokens": _OUTPUT,
             "cache_read_tokens": _CACHE_READ,
@@ -299,6 +300,17 @@ TABLES: dict[str, Table] = {
             "missing_since": "Since when the file is gone (UTC).",
         },
         label="path",
+        hidden=True,
+    ),
+    "resumed_sessions": Table(
+        "Resumed sessions",
+        "Sessions that go on with another one under a new id (as Claude Code 1.0.35 does): they "
+        "are one conversation, which bears the session_id of the first.",
+        {
+            "source": "The tool that the session belongs to.",
+            "session_id": "The tool's id of the session that went on.",
+            "conversation_id": "The conversation that it is a part of.",
+        },
         hidden=True,
     ),
     "conversation_files": Table(
@@ -513,7 +525,7 @@ from messages_fts
 join messages m on m.id = messages_fts.rowid
 join conversations c on c.id = m.conversation_id
 left join projects p on p.id = c.project_id
-where messages_fts match escape_fts(:words)
+where messages_fts match coalesce(nullif(escape_fts(:words), ''), '""')
   and m.kind in ('prompt', 'command', 'shell')
 order by m.timestamp desc
 limit 200
@@ -528,7 +540,7 @@ select snippet(messages_fts, 0, '»', '«', ' … ', 30) as passage, m.timestamp
 from messages_fts
 join messages m on m.id = messages_fts.rowid
 join conversations c on c.id = m.conversation_id
-where messages_fts match escape_fts(:words)
+where messages_fts match coalesce(nullif(escape_fts(:words), ''), '""')
   and m.role = 'assistant'
 order by messages_fts.rank
 limit 50
@@ -789,7 +801,7 @@ def queries_metadata() -> dict[str, dict[str, Any]]:
 def metadata_yaml(database: str = "crystal") -> str:
     """The text of ``metadata.yml`` for a database of this name. Datasette 0.65 takes it by ``-m``;
     Datasette 1.0 reads the texts by ``-m`` and the queries by ``-c``: give it to both."""
-    import yaml
+    import yaml  # type: ignore[import-untyped,unused-ignore]
 
     class Dumper(yaml.SafeDumper):
         pass
