@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from sys import intern
 from typing import Any
 
 from sqlite_utils import Database
@@ -363,7 +364,7 @@ class Store:
                 conversation_id = self._insert_conversation(parsed, started_at, ended_at)
         exists = bool(stored) or several
 
-        owners = self._owners(matched)
+        owners = self._owners(matched, conversation_id)
         new_ids: set[int] = set()
         for index, id_ in enumerate(matched):
             if not id_:
@@ -503,11 +504,15 @@ class Store:
         return changed
 
     def _links(self, conversation_id: int) -> list[Link]:
-        return self.db.execute(
-            "select message_id, uid, state, origin, record from conversation_messages "
-            "where conversation_id = ? order by position",
-            (conversation_id,),
-        ).fetchall()
+        return [
+            # one object for each word, not one for each row: a conversation may be very long
+            (id_, uid, intern(state), intern(origin), record)
+            for id_, uid, state, origin, record in self.db.execute(
+                "select message_id, uid, state, origin, record from conversation_messages "
+                "where conversation_id = ? order by position",
+                (conversation_id,),
+            )
+        ]
 
     # ----------------------------------------------------------------- which are the same
 
@@ -564,16 +569,18 @@ class Store:
 
         # 1. this conversation as it was read before: same ids
         if own:
-            by_uid = {link[1]: link[0] for link in own}
+            by_uid = {link[1]: place for place, link in enumerate(own)}
             for index in shared:
-                id_ = by_uid.get(uids[index])
-                if id_:
-                    take(index, id_)
+                place = by_uid.get(uids[index])
+                if place is not None:
+                    uids[index] = own[place][1]
+                    take(index, own[place][0])
             # An id that is only a position says nothing after the file was rewritten: the text
             # must be the same, or the stored text must have grown.
             candidates = {
-                index: by_uid[uids[index]] for index in positional if uids[index] in by_uid
+                index: own[by_uid[uids[index]]][0] for index in positional if uids[index] in by_uid
             }
+            del by_uid
             if candidates:
                 for index, message in enumerate(parsed.messages):
                     if index in candidates and self._is_same_or_grown(message, candidates[index]):
@@ -770,8 +777,8 @@ class Store:
                 for a, b in pairs:
                     take(todo[b], ids[a])
 
-    def _owners(self, ids: Sequence[int]) -> dict[int, tuple[int, str, str]]:
-        """For stored messages: the owning conversation, its start and its session id."""
+    def _owners(self, ids: Sequence[int], conversation_id: int) -> dict[int, tuple[int, str, str]]:
+        """For stored messages that another conversation owns: its id, start and session id."""
         wanted = [id_ for id_ in ids if id_]
         owners: dict[int, tuple[int, str, str]] = {}
         for start in range(0, len(wanted), 500):
@@ -779,8 +786,8 @@ class Store:
             for id_, owner, started_at, session_id in self.db.execute(
                 "select m.id, c.id, c.started_at, c.session_id from messages m "
                 "join conversations c on c.id = m.conversation_id "
-                f"where m.id in ({','.join('?' * len(chunk))})",
-                chunk,
+                f"where m.id in ({','.join('?' * len(chunk))}) and c.id <> ?",
+                (*chunk, conversation_id),
             ):
                 owners[id_] = (owner, started_at or "9", session_id)
         return owners
@@ -917,12 +924,13 @@ class Store:
                 if len(rows.messages) >= 500 or rows.characters > 8_000_000:
                     self._flush(rows)
                 continue
-            owner = owners[id_]
-            mine = owner[0] == conversation_id or key < owner[1:]
-            if several and owner[0] == conversation_id:
-                mine = self._is_earlier(message.timestamp, self._timestamp(id_))
-            if mine and owner[0] != conversation_id:
-                lost.add(owner[0])
+            owner = owners.get(id_)
+            if owner is None:
+                mine = not several or self._is_earlier(message.timestamp, self._timestamp(id_))
+            else:
+                mine = key < owner[1:]
+                if mine:
+                    lost.add(owner[0])
             changed |= self._merge_message(
                 id_, message, conversation_id, uids[index], position, turn, mine
             )
