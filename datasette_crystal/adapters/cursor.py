@@ -65,6 +65,7 @@ from .vscdb import (
     key_value_table,
     keys,
     next_key,
+    numbered_rows,
     rows,
 )
 from .vscode_dirs import (
@@ -97,6 +98,8 @@ _HEAD_COLUMNS = (
 _MAX_OPEN = 6
 #: Bytes of chats of 2024 kept decoded from a value that holds many.
 _MAX_CACHED = 24_000_000
+#: Bytes of one chat's bubbles read at once.
+_MAX_LOADED = 24_000_000
 
 
 # --------------------------------------------------------------------------- what a scan finds
@@ -285,7 +288,7 @@ def _read_composers(db: sqlite3.Connection, found: _Database) -> None:
         if data is None or not id_:
             continue
         head = _head(data)
-        headers = _headers(data)
+        headers = as_list(data.get("fullConversationHeadersOnly"))
         conversation = as_list(data.get("conversation"))
         count, highest, total = digest_of_keys(db, "cursorDiskKV", _bubble_prefix(id_))
         children = [
@@ -299,7 +302,7 @@ def _read_composers(db: sqlite3.Connection, found: _Database) -> None:
         # A bubble that is being written may change before anything else of the chat does.
         newest = [
             get(db, "cursorDiskKV", _bubble_prefix(id_) + bubble) or b""
-            for bubble, _ in headers[-2:]
+            for bubble, _ in _headers({"fullConversationHeadersOnly": headers[-2:]})
         ]
         digest = _digest(value or b"", count, highest, total, *newest)
         bodies = count or len(as_dict(data.get("conversationMap")))
@@ -737,29 +740,23 @@ def _read_composer(
     elif value:
         records.records += 1
         records.malformed += 1
+    rows_of = _Rows(db, hints.id, records)
+    tools = _stored_tools(data) if data is not None else {}
     if headers:
         bodies = _bodies(data or {}, inline)
-        gaps = _read_rows(db, hints.id, headers, bodies, _stored_tools(data or {}), records, steps)
+        gaps = _read_rows(rows_of, headers, bodies, tools, records, steps)
         if gaps:
             conversation.fidelity = "partial"
             records.message = f"{gaps} of {len(headers)} messages are not in the database"
     elif inline:
-        _read_inline(inline, _stored_tools(data or {}), records, steps)
-    named = {id_ for id_, _ in headers}
-    others = [
-        (rowid, key)
-        for key, rowid in keys(db, "cursorDiskKV", _bubble_prefix(hints.id))
-        if (bubble := key[len(_bubble_prefix(hints.id)) :]) not in named and b":" not in bubble
-    ]
-    if not headers and inline:
-        ids = {bubble.get("bubbleId") for bubble in inline if isinstance(bubble, dict)}
-        others = [item for item in others if _text_of(item[1].rpartition(b":")[2]) not in ids]
-    others.sort()
+        _read_inline(inline, tools, records, steps)
+        named = [as_dict(bubble).get("bubbleId") for bubble in inline]
+        rows_of.named.update(id_ for id_ in map(_id_of, named) if id_ is not None)
     steps.end_row()
     if data is None:
         conversation.fidelity = "partial"
         records.message = "its list of messages is lost: they stand in the order of writing"
-    _read_others(db, others, "active" if data is None else "abandoned", records, steps)
+    _read_others(rows_of, "active" if data is None else "abandoned", records, steps)
     if not conversation.messages and headers:
         conversation.fidelity = "metadata-only"
 
@@ -779,27 +776,84 @@ def _bodies(data: dict[str, Any], inline: list[Any]) -> dict[bytes, dict[str, An
     return found
 
 
+class _Rows:
+    """The rows of a chat's bubbles. They are read in one go, in the order of their keys; of a chat
+    that is too large for that, each is read when it is asked for."""
+
+    def __init__(self, db: sqlite3.Connection, chat: bytes, records: FileRecords) -> None:
+        self.named: set[bytes] = set()
+        self._db = db
+        self._prefix = _bubble_prefix(chat)
+        self._records = records
+        self._loaded: dict[bytes, tuple[int, bytes | None]] = {}
+        self._complete = False
+        start, size = len(self._prefix), 0
+        try:
+            for key, rowid, value in numbered_rows(db, "cursorDiskKV", self._prefix):
+                size += len(value) if value is not None else 0
+                if size > _MAX_LOADED:
+                    return
+                self._loaded[key[start:]] = (rowid, value)
+        except sqlite3.DatabaseError as error:
+            if "malformed" not in str(error):
+                raise
+            return
+        self._complete = True
+
+    def get(self, id_: bytes) -> bytes | None:
+        """The value of a bubble that a header names. One on a damaged page is counted, and costs
+        only itself."""
+        self.named.add(id_)
+        found = self._loaded.pop(id_, None)
+        if found is not None:
+            return found[1]
+        return None if self._complete else self._read(self._prefix + id_)
+
+    def others(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """(id, value) of the rows that no header names, in the order in which they were written."""
+        start = len(self._prefix)
+        if self._complete:
+            numbers = [(rowid, id_) for id_, (rowid, _) in self._loaded.items()]
+        else:
+            numbers = [
+                (rowid, key[start:]) for key, rowid in keys(self._db, "cursorDiskKV", self._prefix)
+            ]
+        # a colon: the bubble of another chat, whose id begins with this one's
+        numbers = [item for item in numbers if item[1] not in self.named and b":" not in item[1]]
+        numbers.sort()
+        for _, id_ in numbers:
+            found = self._loaded.pop(id_, None)
+            yield id_, found[1] if found is not None else self._read(self._prefix + id_)
+
+    def _read(self, key: bytes) -> bytes | None:
+        try:
+            return get(self._db, "cursorDiskKV", key)
+        except sqlite3.DatabaseError as error:
+            if "malformed" not in str(error):
+                raise
+            self._records.records += 1
+            self._records.malformed += 1
+            return None
+
+
 def _read_rows(
-    db: sqlite3.Connection,
-    chat: bytes,
+    rows_of: _Rows,
     headers: list[tuple[bytes, dict[str, Any]]],
     bodies: dict[bytes, dict[str, Any]],
     tools: dict[str, Any],
     records: FileRecords,
     steps: Steps,
 ) -> int:
-    """The bubbles of the header list, each by its key. Returns how many are missing."""
+    """The bubbles of the header list. Returns how many are missing."""
     gaps = 0
-    prefix = _bubble_prefix(chat)
     for number, (id_, header) in enumerate(headers):
-        value = _row(db, prefix + id_, records)
+        value = rows_of.get(id_)
         bubble = decode_object(value)
-        if value and bubble is None:
-            if value.strip() not in (b"null", b""):
-                records.records += 1
-                records.malformed += 1
-        elif bubble is not None:
+        if bubble is not None:
             records.records += 1
+        elif value and value.strip() not in (b"null", b""):
+            records.records += 1
+            records.malformed += 1
         if bubble is None and id_ in bodies:
             bubble = bodies[id_]
             records.records += 1
@@ -807,21 +861,13 @@ def _read_rows(
             gaps += 1
             continue
         uid = _text_of(id_)
-        outcome = steps.add(bubble, uid, number, header=header, tool=tools.get(uid))
-        _count(outcome, bubble, uid, records)
+        tool = tools.get(uid) if tools else None
+        _count(steps.add(bubble, uid, number, header=header, tool=tool), bubble, uid, records)
     return gaps
 
 
-def _read_others(
-    db: sqlite3.Connection,
-    others: list[tuple[int, bytes]],
-    state: str,
-    records: FileRecords,
-    steps: Steps,
-) -> None:
-    """Rows that no header names, in the order in which they were written."""
-    for number, (_, key) in enumerate(others):
-        value = _row(db, key, records)
+def _read_others(rows_of: _Rows, state: str, records: FileRecords, steps: Steps) -> None:
+    for number, (id_, value) in enumerate(rows_of.others()):
         if not value:
             continue
         records.records += 1
@@ -829,20 +875,8 @@ def _read_others(
         if bubble is None:
             records.malformed += 1
             continue
-        uid = _text_of(key.rpartition(b":")[2]) or f"{number}"
+        uid = _text_of(id_) or f"{number}"
         _count(steps.add(bubble, uid, number, state=state), bubble, uid, records)
-
-
-def _row(db: sqlite3.Connection, key: bytes, records: FileRecords) -> bytes | None:
-    """A row's value. One on a damaged page is counted and costs only itself."""
-    try:
-        return get(db, "cursorDiskKV", key)
-    except sqlite3.DatabaseError as error:
-        if "malformed" not in str(error):
-            raise
-        records.records += 1
-        records.malformed += 1
-        return None
 
 
 @hookimpl

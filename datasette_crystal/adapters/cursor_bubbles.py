@@ -88,6 +88,12 @@ def decode_object(value: bytes | None) -> dict[str, Any] | None:
     """The object that a stored value is; ``None`` for anything else."""
     if not value:
         return None
+    try:
+        decoded = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        pass
+    else:
+        return decoded if isinstance(decoded, dict) else None
     values, damaged = decode(value)
     if damaged or not values or not isinstance(values[0], dict):
         return None
@@ -98,9 +104,13 @@ def bubble_time(bubble: Mapping[str, Any], header: Mapping[str, Any] | None = No
     """When a bubble was made, or ``None``. ``createdAt`` exists since about September 2025, later in
     the list of headers too; before, one bubble a turn has ``timingInfo``. Its ``clientStartTime``
     counts from when the window was opened and is no time."""
+    created = bubble.get("createdAt")
+    if created is not None:
+        time = iso_time(created)
+        if time is not None:
+            return time
     timing = as_dict(bubble.get("timingInfo"))
     for value in (
-        bubble.get("createdAt"),
         header.get("createdAt") if header is not None else None,
         timing.get("clientRpcSendTime"),
         timing.get("clientEndTime"),
@@ -202,14 +212,16 @@ class Steps:
         stored_tool: Any,
     ) -> str:
         text = as_text(bubble.get("text")) or as_text(bubble.get("rawText"))
-        thinking = _thinking(bubble)
-        tool = as_dict(bubble.get("toolFormerData"))
-        if not isinstance(tool.get("name"), str) or not tool["name"]:
-            tool = as_dict(stored_tool)
-        call = self._call(tool, bubble, header)
-        error = _error(bubble.get("errorDetails"))
-        if not text.strip():
+        if not text or text.isspace():
             text = ""
+        thinking = _thinking(bubble)
+        time = bubble_time(bubble, header)
+        tool = bubble.get("toolFormerData")
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+            tool = stored_tool
+        call = self._call(tool, time) if isinstance(tool, dict) else None
+        details = bubble.get("errorDetails")
+        error = _error(details) if details else ""
         tokens = _tokens(bubble)
         if not (text or thinking or call or error):
             if tokens is None:
@@ -222,15 +234,13 @@ class Steps:
             return KEPT
         if bubble.get("capabilityType") == _COMPACTION and not call:
             if text:
-                row = self._append(
-                    "system", "summary", uid, bubble_time(bubble, header), record, state
-                )
+                row = self._append("system", "summary", uid, time, record, state)
                 row.content = text
                 self.messages.grew(len(text))
             self._row = None
             return KEPT if text else IGNORED
         if text or thinking or call:
-            row = self._row_for(text, thinking, uid, bubble_time(bubble, header), record, state)
+            row = self._row_for(text, thinking, uid, time, record, state)
             if text:
                 row.content = text
             if thinking:
@@ -238,18 +248,17 @@ class Steps:
             if call is not None:
                 row.tool_calls.append(call)
                 self.messages.grew(len(call.input or "") + len(call.output or ""))
-            row.tokens = _sum(_sum(row.tokens, self._spent), tokens)
-            self._spent = None
-            model = model_name(as_dict(bubble.get("modelInfo")).get("modelName"))
+            if tokens is not None or self._spent is not None:
+                row.tokens = _sum(_sum(row.tokens, self._spent), tokens)
+                self._spent = None
+            info = bubble.get("modelInfo")
+            model = model_name(info.get("modelName")) if isinstance(info, dict) else None
             row.model = model or model_name(bubble.get("modelType")) or row.model or self._asked
             self.model = row.model or self.model
             self.messages.grew(len(text) + len(thinking))
             uid += ":error"
         if error:
-            message = self._append(
-                "system", "error", uid, bubble_time(bubble, header), record, state
-            )
-            message.content = error
+            self._append("system", "error", uid, time, record, state).content = error
             self._row = None
         return KEPT
 
@@ -284,12 +293,7 @@ class Steps:
         self.messages.append(message)
         return message
 
-    def _call(
-        self,
-        tool: dict[str, Any],
-        bubble: Mapping[str, Any],
-        header: Mapping[str, Any] | None,
-    ) -> ParsedToolCall | None:
+    def _call(self, tool: dict[str, Any], time: str | None) -> ParsedToolCall | None:
         name = tool.get("name")
         if not isinstance(name, str) or not name:
             return None
@@ -298,9 +302,8 @@ class Steps:
         result_text = tool.get("result")
         output, exit_code = _output(result_text)
         error = tool.get("error")
-        status = (
-            _STATUSES.get(tool.get("status") or "", "") if _hashable(tool.get("status")) else ""
-        )
+        status = tool.get("status")
+        status = _STATUSES.get(status, "") if isinstance(status, str) else ""
         if not status:
             status = "error" if error else "ok" if output else "unknown"
         if tool.get("userDecision") == "rejected" and status != "error":
@@ -314,7 +317,7 @@ class Steps:
             call_id=call_id,
             status=status,
             exit_code=exit_code,
-            started_at=bubble_time(bubble, header),
+            started_at=time,
         )
         call.edits = _edits(name, tool, arguments, result_text, status)
         if call_id is not None and call_id in self._agents:
@@ -332,10 +335,6 @@ def _is_uuid(text: str) -> bool:
     return len(text) == 36 and text.count("-") == 4
 
 
-def _hashable(value: Any) -> bool:
-    return value is None or isinstance(value, str)
-
-
 def _json(text: str) -> Any:
     try:
         return orjson.loads(text)
@@ -345,12 +344,15 @@ def _json(text: str) -> Any:
 
 def _thinking(bubble: Mapping[str, Any]) -> str:
     value = bubble.get("thinking")
+    blocks = bubble.get("allThinkingBlocks")
+    if not value and not blocks:
+        return ""
     if isinstance(value, dict):
         value = value.get("text")
     text = as_text(value)
     if not text.strip():
         parts = []
-        for block in as_list(bubble.get("allThinkingBlocks")):
+        for block in as_list(blocks):
             part = block if isinstance(block, str) else None
             if isinstance(block, dict):
                 part = block.get("thinking") or block.get("text")
@@ -362,8 +364,13 @@ def _thinking(bubble: Mapping[str, Any]) -> str:
 
 def _tokens(bubble: Mapping[str, Any]) -> Tokens | None:
     """Zeros mean that nothing was counted: in 2026 they stand everywhere."""
-    counted = as_dict(bubble.get("tokenCount"))
-    input_, output = count(counted.get("inputTokens")), count(counted.get("outputTokens"))
+    counted = bubble.get("tokenCount")
+    if not isinstance(counted, dict):
+        return None
+    input_, output = counted.get("inputTokens"), counted.get("outputTokens")
+    if not input_ and not output:
+        return None
+    input_, output = count(input_), count(output)
     if not input_ and not output:
         return None
     return Tokens(input=input_, output=output)

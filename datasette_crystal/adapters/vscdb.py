@@ -602,13 +602,26 @@ def rows(
             yield key, as_bytes(value)
 
 
+def numbered_rows(
+    db: sqlite3.Connection, table: str, prefix: str | bytes
+) -> Iterator[tuple[bytes, int, bytes | None]]:
+    """As :func:`rows`, with each row's rowid between key and value: higher ones were written
+    later."""
+    for key, rowid, value in db.execute(
+        f'select key, rowid, value from "{table}" where key >= cast(? as text) '
+        "and key < cast(? as text) order by key",
+        _range(prefix),
+    ):
+        if isinstance(key, bytes):
+            yield key, rowid, value if isinstance(value, bytes) else None
+
+
 def keys(db: sqlite3.Connection, table: str, prefix: str | bytes) -> Iterator[tuple[bytes, int]]:
     """(key, rowid) of every key that begins with ``prefix``, from the index alone."""
-    low, high = _range(prefix)
     for key, rowid in db.execute(
         f'select key, rowid from "{table}" where key >= cast(? as text) '
         "and key < cast(? as text) order by key",
-        (low, high),
+        _range(prefix),
     ):
         if isinstance(key, bytes):
             yield key, rowid
