@@ -626,18 +626,20 @@ class Store:
             chunk = [uids[index] for index in indexes[start : start + 500]]
             marks = ",".join("?" * len(chunk))
             for uid, id_, other in self.db.execute(
-                "select cm.uid, cm.message_id, cm.conversation_id from conversation_messages cm "
-                "join conversations c on c.id = cm.conversation_id "
-                f"where cm.uid in ({marks}) and c.source = ? and c.id <> ? "
-                "order by cm.message_id, cm.conversation_id",
-                (*chunk, parsed.source, conversation_id),
+                # cross join: before there are statistics, SQLite would begin with the source
+                "select cm.uid, cm.message_id, cm.conversation_id "
+                "from conversation_messages cm indexed by conversation_messages_uid "
+                "cross join conversations c on c.id = cm.conversation_id "
+                f"where cm.uid in ({marks}) and c.source = ?",
+                (*chunk, parsed.source),
             ):
-                found.setdefault(by_uid[uid], []).append((id_, other))
+                if other != conversation_id:
+                    found.setdefault(by_uid[uid], []).append((id_, other))
         relatives: set[int] = set()
         if not found:
             return relatives
         for index, message in enumerate(parsed.messages):
-            for id_, other in found.get(index, ()):
+            for id_, other in sorted(found.get(index, ())):
                 if self._is_copy(message, id_):
                     take(index, id_)
                     relatives.add(other)
@@ -1278,6 +1280,8 @@ class Store:
             "where id = ?",
             (id_,),
         ).fetchone()
+        if parsed.kind == "main" and old[names.index("kind")] == "fork":
+            header["kind"] = "fork"  # found out at the end of an import, not by the source
         if only_missing:
             header = {
                 name: new if before is None else before
@@ -1552,6 +1556,15 @@ class Store:
                 f"and found.session_id = {table}.{session} and found.id <> "
                 + ("conversations.id" if table == "conversations" else "tool_calls.conversation_id")
             )
+        # A copy under the same ids that does not say where it comes from: it goes on from the
+        # conversation that owns the last message that it repeats.
+        self.db.execute(
+            "update conversations set kind = 'fork', parent_id = ("
+            "select m.conversation_id from conversation_messages cm "
+            "join messages m on m.id = cm.message_id where cm.conversation_id = conversations.id "
+            "and m.conversation_id <> conversations.id order by cm.position desc limit 1) "
+            "where kind = 'main' and parent_session_id is null and inherited_count > 0"
+        )
 
     def _resolve_references(self) -> None:
         """Forks that only refer to their parent's history list its messages before their own. A

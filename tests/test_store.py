@@ -541,6 +541,30 @@ def test_declared_copies_stay_while_the_parent_is_not_there(database: Path) -> N
     assert shown(database, "fork") == [(t, "active", 0) for t in ("ask", "OK", "more", "OK")]
 
 
+def test_a_copy_that_names_no_parent_is_linked_to_what_it_repeats(tmp_path: Path) -> None:
+    results = []
+    for number, order in enumerate(itertools.permutations(range(3))):
+        database = tmp_path / f"{number}.db"
+        for index in order:
+            store_all(database, unnamed_family()[index])
+        check_invariants(database)
+        assert store_all(database, *unnamed_family()) == ["unchanged"] * 3
+        results.append(contents(database))
+    assert query(
+        tmp_path / "0.db",
+        "select c.session_id, c.kind, p.session_id from conversations c "
+        "left join conversations p on p.id = c.parent_id order by c.started_at",
+    ) == [("parent", "main", None), ("fork", "fork", "parent"), ("grandchild", "fork", "fork")]
+    assert all(result == results[0] for result in results)
+
+
+def unnamed_family():
+    family = fork_family()
+    for item in family:
+        item.kind, item.parent_session_id = "main", None
+    return family
+
+
 def referring_family():
     """Codex since 0.148: a fork holds only its own records and says up to where its parent's belong
     to it; ordinals go on counting."""
