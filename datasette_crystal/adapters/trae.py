@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import orjson
+
 from ..hookspecs import hookimpl
 from ..model import (
     ConversationMeta,
@@ -303,8 +305,23 @@ def _rank(session: dict[str, Any]) -> tuple[int, str]:
     return len(as_list(session.get("messages"))), iso_time(session.get("updatedAt")) or ""
 
 
+def _json_bytes(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):  # whole numbers beyond 64 bits
+        return json_text(value).encode("utf-8", "surrogatepass")
+
+
 def _session_bytes(session: dict[str, Any]) -> bytes:
-    return json_text(session).encode("utf-8", "surrogatepass")
+    data = _json_bytes(session)
+    if data[:1] == b"{":
+        return data
+    # Something in it is nested too deeply to be written: only that message is lost.
+    messages = b",".join(map(_json_bytes, as_list(session.get("messages"))))
+    head = _json_bytes({name: value for name, value in session.items() if name != "messages"})
+    if head[:1] != b"{":
+        head = b"{}"
+    return head[:-1] + (b"," if len(head) > 2 else b"") + b'"messages":[' + messages + b"]}"
 
 
 def _look_into(db: sqlite3.Connection) -> _Found:
@@ -320,7 +337,7 @@ def _look_into(db: sqlite3.Connection) -> _Found:
         found.sessions[id_] = _Session(id_, weight, updated, digest, contents.models.get(id_))
     prompts, _ = _lone_prompts(contents)
     if prompts:
-        found.history = _digest(json_text(prompts).encode("utf-8", "surrogatepass"))
+        found.history = _digest(_json_bytes(prompts))
     return found
 
 
@@ -367,8 +384,7 @@ class _Kept:
         )
         self._places: dict[str, tuple[int, int]] = {}
 
-    def add(self, part: str, value: Any) -> None:
-        data = json_text(value).encode("utf-8", "surrogatepass")
+    def add(self, part: str, data: bytes) -> None:
         self._places[part] = (self._file.tell(), len(data))
         self._file.write(data)
 
@@ -539,10 +555,10 @@ class TraeAdapter:
             contents = _read(db)
         kept = self._kept[str(path)] = _Kept(stamp)
         for id_, session in contents.sessions.items():
-            kept.add(f"session:{id_}", session)
+            kept.add(f"session:{id_}", _session_bytes(session))
         prompts, again = _lone_prompts(contents)
         if prompts:
-            kept.add(_HISTORY_PART, {"prompts": prompts, "again": again})
+            kept.add(_HISTORY_PART, _json_bytes({"prompts": prompts, "again": again}))
         return kept
 
 
