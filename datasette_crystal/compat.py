@@ -4,7 +4,6 @@ datasette`` gives, and the alphas of 1.0."""
 from __future__ import annotations
 
 import contextvars
-import copy
 import json
 import weakref
 from collections.abc import Iterable
@@ -166,8 +165,8 @@ async def _write_texts(datasette: Any, database: str, defaults: dict[str, Any]) 
 
 
 def _write_config(datasette: Any, database: str, defaults: dict[str, Any]) -> None:
-    # the dictionary may be the caller's own
-    config = copy.deepcopy(datasette.config or {})
+    # Datasette's own copy: there is no other way to set facets, order, size or labels
+    config = datasette.config
     databases = config["databases"] = config.get("databases") or {}
     mine = databases[database] = databases.get(database) or {}
     tables = mine["tables"] = mine.get("tables") or {}
@@ -179,7 +178,6 @@ def _write_config(datasette: Any, database: str, defaults: dict[str, Any]) -> No
         }
         if gaps:
             tables[table] = (tables.get(table) or {}) | gaps
-    datasette.config = config
 
 
 async def _write_queries(datasette: Any, database: str) -> None:

@@ -912,6 +912,13 @@ def schema_markdown() -> str:
     for name, view in VIEWS.items():
         lines += _section(name, view, structure)
     lines += [
+        "## Who may see what",
+        "",
+        "Views, full-text indexes and saved queries are shown only to those who may see every table "
+        "that they are made of; so does the plugin decide in Datasette. Whoever may run SQL of "
+        "their own can read every table all the same: to keep a table from somebody, also set "
+        "`allow_sql: false`, and do not offer the file for download.",
+        "",
         "## Saved queries",
         "",
         "Datasette lists these on the page of the database. `escape_fts()` is a function of "

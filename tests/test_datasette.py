@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import NOW, call, conversation, message, query, store_all
+from datasette import hookimpl
 from datasette.app import Datasette
 
 from datasette_crystal import compat, schema
@@ -669,6 +670,41 @@ async def test_allowing_the_index_does_not_open_it(path: Path) -> None:
     )
     for name in ("messages_fts", "prompts"):
         assert (await get(datasette, f"{ARCHIVE}/{name}")).status_code == 403
+
+
+class Generous:
+    """A plugin that lets everybody see everything."""
+
+    __name__ = "generous"
+
+    @hookimpl
+    def permission_allowed(self, action: str) -> bool | None:
+        return True if action == "view-query" else None
+
+    @hookimpl
+    def permission_resources_sql(self, action: str) -> Any:
+        if action != "view-query":
+            return None
+        from datasette.permissions import PermissionSQL
+
+        return PermissionSQL(
+            sql="select database_name as parent, name as child, 1 as allow, 'all' as reason "
+            "from queries"
+        )
+
+
+@pytest.mark.asyncio
+async def test_other_plugins_do_not_open_it(path: Path) -> None:
+    from datasette.plugins import pm
+
+    generous = Generous()
+    pm.register(generous)
+    try:
+        datasette = await serve(path, **denying("daily_usage"))
+        assert (await get(datasette, f"{ARCHIVE}/tokens_by_day")).status_code == 403
+        assert (await get(datasette, f"{ARCHIVE}/most_edited_files")).status_code == 200
+    finally:
+        pm.unregister(generous)
 
 
 @pytest.mark.asyncio
