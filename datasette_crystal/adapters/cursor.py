@@ -441,7 +441,11 @@ class CursorAdapter:
             if not is_global:
                 project = read_project(path.parent)
                 projects[path.parent.name] = project.path if project is not None else None
-            if not path.is_file() or path.is_symlink():
+            if path.is_symlink():
+                reason = "a symbolic link, which is not followed: name its folder with --root"
+                yield ScanProblem(SOURCE, str(path), reason, root)
+                continue
+            if not path.is_file():
                 continue
             try:
                 found = self._reader(path).read(_look_into)
