@@ -30,6 +30,16 @@ def startup(datasette: Any) -> Awaitable[None]:
 
 
 @hookimpl
+def extra_css_urls(datasette: Any, database: str | None) -> list[str]:
+    from .web.defaults import is_crystal
+
+    db = datasette.databases.get(database)
+    if db is None or not is_crystal(db):
+        return []
+    return [datasette.urls.static_plugins("datasette_crystal", "crystal.css")]
+
+
+@hookimpl
 def get_metadata(datasette: Any, database: str | None) -> dict[str, Any]:
     """Datasette 0.65 only."""
     from .compat import metadata

@@ -519,7 +519,9 @@ def serve(database: str, port: int, open_browser: bool, get_path: str | None) ->
         number = make_demo(Path(database))
         if not get_path:
             echo(f"Here are {number} sample conversations instead ({database}).")
-    arguments = ["serve", database, "--port", str(port), "--setting", "suggest_facets", "off"]
+    arguments = ["serve", database, "--port", str(port)]
+    for setting, value in (("suggest_facets", "off"), ("truncate_cells_html", "400")):
+        arguments += ["--setting", setting, value]
     if get_path:
         arguments += ["--get", get_path]
     elif open_browser:
