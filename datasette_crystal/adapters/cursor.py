@@ -493,13 +493,7 @@ class CursorAdapter:
             except OSError as error:
                 yield ScanProblem(SOURCE, str(path), error.strerror or str(error), root)
                 continue
-            file = SourceFile(
-                str(path),
-                root,
-                status.st_size,
-                _nanoseconds(head.updated) or _nanoseconds(head.created) or status.st_mtime_ns,
-                id_,
-            )
+            file = SourceFile(str(path), root, status.st_size, status.st_mtime_ns, id_)
             marker = _digest(chat.digest, hints)
             yield ConversationMeta(SOURCE, id_, (file,), marker, hints)
 
@@ -623,12 +617,6 @@ def _databases(directory: Path) -> Iterator[Path]:
     yield directory / "globalStorage" / _DATABASE
     for storage in workspace_storages(directory):
         yield storage.path / _DATABASE
-
-
-def _nanoseconds(value: Any) -> int | None:
-    if isinstance(value, int | float) and not isinstance(value, bool) and iso_time(value):
-        return int(value * (1_000_000 if value > 1e11 else 1_000_000_000))
-    return None
 
 
 def _merged(current: _Head | None, own: _Head, older: _Head | None) -> _Head:
