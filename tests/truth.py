@@ -25,6 +25,9 @@ PROMPTS = ("prompt", "command", "shell")
 REPLIES = ("reply", "partial")
 TOKENS = ("input", "output", "cache_read", "cache_write", "reasoning")
 FAILED = ("error", "denied", "interrupted")
+#: Tools that run in a terminal, and so in a directory; their truth knows every message. Of the
+#: editors' databases it leaves out rows that nothing refers to ("skip or flag").
+TERMINAL = ("claude-code", "codex", "cursor-cli")
 
 
 def plain(text: str | None) -> str:
@@ -48,7 +51,8 @@ def short(value: object, limit: int = 160) -> str:
 class Text:
     """A text that was said. ``also`` are other forms that are as right. An optional one may be
     missing, of a ``prefix`` only the beginning is known, and the place of a ``floating`` one among
-    the others is not. ``arguments``: it is what followed a slash command."""
+    the others is not. ``arguments``: it is what followed a slash command; ``inside``: only this
+    piece of it is known."""
 
     text: str
     also: tuple[str, ...] = ()
@@ -56,12 +60,15 @@ class Text:
     prefix: bool = False
     floating: bool = False
     arguments: bool = False
+    inside: bool = False
 
     def is_(self, found: str) -> bool:
         if self.arguments:
             found = re.sub(r"^/\S+\s+", "", found)
         if self.prefix:
             return found.startswith(plain(self.text))
+        if self.inside:
+            return plain(self.text) in found
         return found == plain(self.text) or any(found == plain(other) for other in self.also)
 
 
@@ -116,6 +123,7 @@ class Truth:
     attachments: list[tuple[str, int, int]] | None = None
     undone: dict[str, Any] | None = None
     order: list[tuple[str, int]] | None = None
+    message_ids: list[str] | None = None
     archived: bool | None = None
     summaries: list[str] | None = None
     interruptions: int | None = None
@@ -462,6 +470,7 @@ def _real_home(folder: Path) -> Home:
             conversations.append(child)
         if "lines" in item:
             files.append(_real_file(item))
+    _mark_copies(expected["conversations"], conversations)
     if not files:
         files = list(_whole_files(_states(folder)[-1]))
     history = [text for item in expected.get("prompt_history_only", []) for text in item["prompts"]]
@@ -472,6 +481,23 @@ def _real_home(folder: Path) -> Home:
     if codex:
         tokens["codex"] = [total(codex)]
     return Home(folder.name, _states(folder), conversations, files, history, set(), tokens)
+
+
+def _mark_copies(items: list[dict[str, Any]], truths: list[Truth]) -> None:
+    """Marks conversations of editors that share messages: by their ids, or for Copilot, whose ids
+    are not known, because they begin alike."""
+    for one in items:
+        for other in items:
+            if one is other or one["source"] != other["source"] or "records_by_type" in one:
+                continue
+            if "reply_markdown" in one:
+                alike = one["prompts"][:1] == other["prompts"][:1]
+            else:
+                ids = set(one.get("message_ids", ()))
+                alike = bool(ids & set(other.get("message_ids", ())))
+            if alike and one["source"] not in TERMINAL:
+                for truth in truths:
+                    truth.shared |= truth.key == (one["session_id"] or one["file"])
 
 
 def _claude_tokens(values: dict[str, int]) -> dict[str, int]:
@@ -506,17 +532,23 @@ def _real(item: dict[str, Any]) -> Truth:
     truth.prompts = [
         _real_prompt(text, kind) for text, kind in zip(item["prompts"], kinds, strict=True)
     ]
-    truth.prompts += [
-        Text(x["text"], optional=True, floating=True) for x in item["prompts_optional"]
-    ]
+    for other in item["prompts_optional"]:
+        if "must_contain" in other:  # "any replacement is fine, the row must exist"
+            truth.prompts.append(Text(other["must_contain"], inside=True, floating=True))
+        else:
+            truth.prompts.append(Text(other["text"], optional=True, floating=True))
     if item.get("prompt_lines") and source == "claude-code":  # Codex tells a prompt in two records
         truth.prompt_records = [line - 1 for line in item["prompt_lines"]]
     truth.tasks = [Text(text) for text in item.get("task_prompts", [])]
+    if truth.kind == "subagent" and "task_prompts" not in item:
+        truth.prompts, truth.tasks = [], truth.prompts
     if "user_answers" in item:
         truth.answers = [text for answer in item["user_answers"] for text in answer.values()]
     _add_numbers(truth, item)
     if item["title"]:
         truth.titles = [item["title"]]
+        if item.get("index_title"):  # "index title or the first request line"
+            truth.titles.append(item["index_title"])
         truth.title_is_prefix = "first" in (item.get("title_source") or "")
     branch = item["git_branch"]
     truth.git_branches = ["HEAD", None] if branch == "HEAD" else [branch]
@@ -525,6 +557,9 @@ def _real(item: dict[str, Any]) -> Truth:
     truth.versions = item.get("client_versions") or None
     truth.images = item.get("images")
     truth.undone = item.get("rolled_back")
+    if "message_ids" in item:
+        prefix = f"{truth.session_id}:"
+        truth.message_ids = [uid.removeprefix(prefix) for uid in item["message_ids"]]
     truth.archived = item.get("archived")
     if source == "claude-code":
         texts = item["harness_texts"]
@@ -585,7 +620,8 @@ def _real_prompt(text: str, kind: str) -> Text:
 
 
 def _real_call(call: dict[str, Any]) -> Call:
-    failed = call["is_error"] if call["has_result"] is not False else None
+    # without a result it has not succeeded either
+    failed = call["is_error"] if call["has_result"] is not False or call["is_error"] else None
     exit_code = call.get("exit_code")
     if failed is None and exit_code is not None:
         failed = exit_code != 0
@@ -620,6 +656,7 @@ class Row:
     """A message as one conversation shows it; ``own``: this conversation is where it belongs."""
 
     message_id: int
+    uid: str
     state: str
     record: int | None
     own: bool
@@ -654,7 +691,12 @@ class Found:
 
     def seen(self, truth: Truth) -> list[Row]:
         """The rows that the numbers of ``truth`` speak of."""
-        return [row for row in self.rows if row.own or not truth.own_only]
+        return [
+            row
+            for row in self.rows
+            if (row.own or not truth.own_only)
+            and (row.state == "active" or truth.source in TERMINAL)
+        ]
 
     def of_kind(self, truth: Truth, kinds: Sequence[str]) -> list[Row]:
         return [row for row in self.seen(truth) if row.kind in kinds]
@@ -708,13 +750,14 @@ def read(database: Path) -> list[Found]:
                 bool(row["archived"]),
             )
         for row in connection.execute(
-            "select cm.conversation_id as shown_in, cm.state, cm.record, cm.origin, m.* "
+            "select cm.conversation_id as shown_in, cm.uid as shown_uid, cm.state, cm.record, cm.origin, m.* "
             "from conversation_messages cm join messages m on m.id = cm.message_id "
             "order by cm.conversation_id, cm.position"
         ):
             found[row["shown_in"]].rows.append(
                 Row(
                     row["id"],
+                    row["shown_uid"],
                     row["state"],
                     row["record"],
                     row["shown_in"] == row["conversation_id"] and row["origin"] == "own",
@@ -745,22 +788,23 @@ class Totals:
 
 def table_totals(database: Path, source: str) -> Totals:
     connection = sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)
+    connection.execute(
+        "create temporary view counted as select * from messages m where source = "
+        f"'{source}' and exists (select 1 from conversation_messages cm where "
+        f"cm.message_id = m.id and (cm.state = 'active' or m.source in {TERMINAL}))"
+    )
     try:
-        rows = connection.execute(
-            "select kind, content from messages where source = ?", [source]
-        ).fetchall()
+        rows = connection.execute("select kind, content from counted").fetchall()
         sums = ", ".join(f"coalesce(sum({name}_tokens), 0)" for name in TOKENS)
-        tokens = connection.execute(f"select {sums} from messages where source = ?", [source])
+        tokens = connection.execute(f"select {sums} from counted").fetchone()
         calls = connection.execute(
-            "select count(*) from tool_calls where message_id in "
-            "(select id from messages where source = ?)",
-            [source],
-        )
+            "select count(*) from tool_calls where message_id in (select id from counted)"
+        ).fetchone()
         return Totals(
             [content for kind, content in rows if kind in PROMPTS],
             [content for kind, content in rows if kind in REPLIES],
-            calls.fetchone()[0],
-            dict(zip(TOKENS, tokens.fetchone(), strict=True)),
+            calls[0],
+            dict(zip(TOKENS, tokens, strict=True)),
         )
     finally:
         connection.close()
@@ -803,6 +847,22 @@ def pair(home: Home, found: list[Found]) -> tuple[dict[str, Found | None], list[
 # ---------------------------------------------------------------------------------- one by one
 
 
+def _joined(expected: Sequence[Text], last: int, found: str) -> int:
+    """How many texts, ``last`` being the last of them, make up the found one: usually 1, and 0 when
+    they do not. The white space between several parts of one answer is not known."""
+    if expected[last].is_(found):
+        return 1
+    end = plain(expected[last].text)
+    if not end or not found.endswith(end) or expected[last].prefix:
+        return 0
+    squeezed = "".join(found.split())
+    for size in range(2, min(last + 1, 12) + 1):
+        parts = expected[last + 1 - size : last + 1]
+        if "".join("".join(part.text.split()) for part in parts) == squeezed:
+            return size
+    return 0
+
+
 def align(
     expected: Sequence[Text], found: Sequence[str]
 ) -> tuple[list[tuple[list[int], int]], list[str]]:
@@ -810,30 +870,20 @@ def align(
     found text may be several expected ones joined - and what is wrong."""
     rows, columns = len(expected), len(found)
     texts = [plain(text) for text in found]
-    is_: dict[tuple[int, int], int] = {}  # (end in expected, column) → how many it joins
-    for column, text in enumerate(texts):
-        for row in range(rows):
-            if expected[row].is_(text):
-                is_[row, column] = 1
-                continue
-            part = plain(expected[row].text)
-            if not part or not text.endswith(part) or expected[row].prefix:
-                continue
-            for size in range(2, min(row + 1, 12) + 1):
-                joined = "".join(t.text for t in expected[row + 1 - size : row + 1])
-                if "".join(joined.split()) == "".join(text.split()):
-                    is_[row, column] = size
-                    break
+    sizes = {
+        (row, column): size
+        for column, text in enumerate(texts)
+        for row in range(rows)
+        if (size := _joined(expected, row, text))
+    }
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows):
         for column in range(columns):
             value = max(best[row][column + 1], best[row + 1][column])
-            size = is_.get((row, column))
-            if size:
-                weight = sum(
-                    1 if text.optional else 1000 for text in expected[row + 1 - size : row + 1]
-                )
-                value = max(value, best[row + 1 - size][column] + weight)
+            if (row, column) in sizes:
+                first = row + 1 - sizes[row, column]
+                weight = sum(1 if one.optional else 1000 for one in expected[first : row + 1])
+                value = max(value, best[first][column] + weight)
             best[row + 1][column + 1] = value
     pairs: list[tuple[list[int], int]] = []
     row, column = rows, columns
@@ -843,25 +893,25 @@ def align(
         elif best[row][column] == best[row][column - 1]:
             column -= 1
         else:
-            size = is_[row - 1, column - 1]
-            pairs.append((list(range(row - size, row)), column - 1))
-            row, column = row - size, column - 1
+            first = row - sizes[row - 1, column - 1]
+            pairs.append((list(range(first, row)), column - 1))
+            row, column = first, column - 1
     pairs.reverse()
     matched = {index for indexes, _ in pairs for index in indexes}
     left = [index for index in range(columns) if index not in {other for _, other in pairs}]
     problems = []
-    for index, text in enumerate(expected):
+    for index, one in enumerate(expected):
         if index in matched:
             continue
-        place = next((other for other in left if text.is_(texts[other])), None)
+        place = next((other for other in left if one.is_(texts[other])), None)
         if place is not None:
             left.remove(place)
-            if not text.floating:
-                problems.append(f"out of order: {short(text.text)!r}")
-        elif not text.optional:
-            problems.append(f"lost: {short(text.text)!r}")
+            if not one.floating:
+                problems.append(f"out of order: {short(one.text)!r}")
+        elif not one.optional:
+            problems.append(f"lost: {short(one.text)!r}")
     for index in left:
-        known = any(text.is_(texts[index]) for text in expected)
+        known = any(one.is_(texts[index]) for one in expected)
         problems.append(f"{'doubled' if known else 'invented'}: {short(texts[index])!r}")
     return pairs, problems
 
@@ -937,21 +987,26 @@ def _check_turns(truth: Truth, found: Found) -> list[str]:
         elif row.kind in REPLIES and turns:
             turns[-1] += row.content + "\n"
     assert truth.turns is not None
-    if len(turns) != len(truth.turns):
-        return [f"{len(truth.turns)} turns expected, {len(turns)} found"]
-    problems = []
-    for number, (fragments, text) in enumerate(zip(truth.turns, turns, strict=True)):
-        place = 0
-        rest = folded(text)
-        for fragment in map(folded, fragments):
-            if not fragment.replace("`", "").strip():
-                continue  # an empty code fence
-            there = rest.find(fragment, place)
-            if there < 0:
-                problems.append(f"turn {number} lacks {short(fragment)!r}")
-                break
-            place = there + len(fragment)
-    return problems
+    place = 0
+    for number, fragments in enumerate(truth.turns):
+        # an empty code fence may be dropped, and a turn may have no answer
+        known = [text for text in map(folded, fragments) if text.replace("`", "").strip()]
+        while place < len(turns) and not _in_order(known, folded(turns[place])):
+            place += 1
+        if place == len(turns):
+            return [f"no turn has all of answer {number}: {short(known)}"]
+        place += 1
+    return []
+
+
+def _in_order(pieces: list[str], text: str) -> bool:
+    place = 0
+    for piece in pieces:
+        there = text.find(piece, place)
+        if there < 0:
+            return False
+        place = there + len(piece)
+    return True
 
 
 def check_roles(home: Home, truth: Truth, found: Found) -> list[str]:
@@ -1048,7 +1103,7 @@ def check_call_outputs(home: Home, truth: Truth, found: Found) -> list[str]:
         where = f"{call.name} {call.call_id}"
         if expected.has_result and call.output is None:
             problems.append(f"{where} has no result")
-        elif expected.has_result is False and call.output:
+        elif expected.has_result is False and call.output and not expected.failed:
             problems.append(f"{where} has a result: {short(call.output)!r}")
         elif expected.output and plain(expected.output) not in plain(call.output):
             problems.append(
@@ -1121,7 +1176,7 @@ def check_title(home: Home, truth: Truth, found: Found) -> list[str]:
 def check_parent(home: Home, truth: Truth, found: Found) -> list[str]:
     """The parent's session id and kind; linked where the parent is in the home, else only named."""
     problems = []
-    if found.kind != truth.kind:
+    if found.kind != truth.kind and not (truth.shared and found.kind == "fork"):
         problems.append(f"kind {truth.kind} expected, {found.kind} found")
     if found.parent_session_id != truth.parent:
         problems.append(f"parent {truth.parent!r} expected, {found.parent_session_id!r} found")
@@ -1150,11 +1205,17 @@ def check_git_branch(home: Home, truth: Truth, found: Found) -> list[str]:
 
 
 def check_project(home: Home, truth: Truth, found: Found) -> list[str]:
-    """The directory that the conversation began in, and the project of that path."""
+    """The directory that the conversation began in, and the project of that path. Which way its
+    slashes lean is not compared."""
+
+    def slashes(path: str | None) -> str | None:
+        return path and path.replace("\\", "/")
+
     problems = []
-    if found.cwd != truth.project_path:
+    expected = slashes(truth.project_path)
+    if slashes(found.cwd) != expected and (found.cwd or truth.source in TERMINAL):
         problems.append(f"cwd {truth.project_path!r} expected, {found.cwd!r} found")
-    if found.project != truth.project_path:
+    if slashes(found.project) != expected:
         problems.append(f"project {truth.project_path!r} expected, {found.project!r} found")
     return problems
 
@@ -1167,7 +1228,9 @@ def check_models(home: Home, truth: Truth, found: Found) -> list[str]:
         if wrong or not models:
             return [f"{truth.model_alias!r} expected, {sorted(wrong)} found"]
         return []
-    expected = set(truth.models or [])
+    expected = {model.removeprefix("copilot/") for model in truth.models or []}
+    if "auto" in expected:
+        return []  # which one that was is not known
     accepted: set[str | None] = {*expected} or {None}
     if truth.parent and not expected:
         # its own records name none: it goes on with what it copied
@@ -1231,13 +1294,26 @@ def check_states(home: Home, truth: Truth, found: Found) -> list[str]:
 
 def check_order(home: Home, truth: Truth, found: Found) -> list[str]:
     """Everything in the order in which it was said, prompts, thinking, replies and tool calls
-    among each other; where only the records are known: in the order of these."""
+    among each other; where only ids or records are known: in the order of these."""
+    if truth.message_ids is not None:
+        wanted_ids = {uid: place for place, uid in enumerate(truth.message_ids)}
+        uids = [row.uid for row in found.of_kind(truth, (*PROMPTS, *REPLIES, "task"))]
+        if not set(uids) <= set(wanted_ids):
+            return [f"unknown ids: {[uid for uid in uids if uid not in wanted_ids]}"]
+        return [
+            f"{after} comes after {before}"
+            for before, after in pairwise(uids)
+            if wanted_ids[after] < wanted_ids[before]
+        ]
     if truth.order is None:
         records = [row.record for row in found.seen(truth) if row.record is not None]
         if records == sorted(records):
             return []
-        places = [i for i in range(1, len(records)) if records[i] < records[i - 1]]
-        return [f"record {records[i]} comes after record {records[i - 1]}" for i in places]
+        return [
+            f"record {after} comes after record {before}"
+            for before, after in pairwise(records)
+            if after < before
+        ]
     places: dict[tuple[str, int], tuple[int, int]] = {}
     prompts = {id(row) for row in _prompt_rows(home, truth, found)}
     lists: dict[str, list[tuple[tuple[int, int], str]]] = {
