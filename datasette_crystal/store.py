@@ -1157,17 +1157,18 @@ class Store:
                 changed = True
                 continue
             old = row[2:]
+            call_id, subagent = _optional(call.call_id), _optional(call.subagent_session_id)
             newer = mine and _STATUS_RANK[call.status] >= _STATUS_RANK.get(old[3], 0)
             better = newer or _STATUS_RANK[call.status] > _STATUS_RANK.get(old[3], 0)
             new = (
-                old[0] or _optional(call.call_id),
+                (call_id or old[0]) if mine else (old[0] or call_id),
                 clean(call_title(call)) if mine else old[1],
                 clean(call.name) if mine else old[2],
                 call.status if better else old[3],
                 call.exit_code if better and call.exit_code is not None else old[4],
-                old[5] or call.started_at,
+                (call.started_at or old[5]) if mine else (old[5] or call.started_at),
                 call.duration_ms if better and call.duration_ms is not None else old[6],
-                _optional(call.subagent_session_id) or old[7],
+                (subagent or old[7]) if mine else (old[7] or subagent),
                 richer(_optional(call.input), old[8], mine),
                 richer(None if call.output is None else clean(call.output), old[9], mine),
             )

@@ -481,7 +481,10 @@ def declared_family():
     subagent repeats only some of them."""
 
     def plain(uid: str, text: str, stamp: str, inherited: bool = False):
-        return message(uid, text, timestamp=stamp, inherited=inherited, shared_uid=False)
+        calls = [call(call_id="c" + text, started_at=stamp)] if uid.startswith("a") else []
+        return message(
+            uid, text, timestamp=stamp, inherited=inherited, shared_uid=False, tool_calls=calls
+        )
 
     early, late = "2026-11-30T10:00:00.000Z", "2026-11-30T10:30:00.000Z"
     return [
