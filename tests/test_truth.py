@@ -114,6 +114,11 @@ EXEMPT: dict[tuple[str, str, str], str] = {
     ): '"first prompt" of a fork, and "11 records copied: keep, flag or drop; if dropped only line '
     '> last copied line counts": the first prompt that is its own',
     (
+        "home_cursor_1",
+        "0d3dceab-022d-5381-a03d-da786f1f3c5d",
+        "calls",
+    ): "the id of the call that is expected stands in no file of the home",
+    (
         "home_main",
         "491c9427-a8fa-4e0e-b0e5-8535825227e1",
         "parent",
@@ -327,7 +332,8 @@ def test_a_second_import_changes_no_byte(imported: Import, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, home in HOMES.items() if len(home.states) > 1])
 def test_every_message_keeps_its_row(imported: Import, name: str) -> None:
-    """The tool rewrote its files between two imports: nothing doubled, moved or gone."""
+    """The tool rewrote its files between two imports: nothing doubled, moved or gone, and another
+    content only where the truth has the new one and no longer the old one."""
     one = imported(name)
     before, after = (
         {
@@ -339,11 +345,18 @@ def test_every_message_keeps_its_row(imported: Import, name: str) -> None:
         for state in one.after
     )
     assert before
-    assert {key: after.get(key) for key in before} == before
+    assert before.keys() <= after.keys()
+    said = {
+        text.text
+        for truth in one.home.conversations
+        for text in (*truth.prompts, *(part for reply in truth.replies for part in reply))
+    }
+    for key, content in before.items():
+        assert after[key] == content or (after[key] in said and content not in said)
     assert query(one.database, "select * from source_files where missing_since is not null") == []
 
 
-@pytest.mark.parametrize(("name", "session", "field"), EXEMPT if HOMES else [])
+@pytest.mark.parametrize(("name", "session", "field"), [key for key in EXEMPT if key[0] in HOMES])
 def test_an_exemption_is_needed(imported: Import, name: str, session: str, field: str) -> None:
     one = imported(name)
     wrong: object
@@ -373,9 +386,9 @@ def test_any_order_gives_the_same_content(tmp_path: Path) -> None:
                 import_home(database, place)
             assert number < 3 or database.stat().st_size
         databases.append(contents(database))
-    assert len(databases[0]["conversations"]) == sum(
-        len(home.conversations) for home in HOMES.values()
-    )
+    known = sum(len(home.conversations) for home in HOMES.values())
+    counted = "select count(*) from conversations where kind <> 'prompt-history'"
+    assert query(database, counted) == [(known,)]
     for table, rows in databases[0].items():
         assert databases[1][table] == rows, table
 
