@@ -176,7 +176,8 @@ def import_command(**options: Any) -> None:
       datasette crystal import all.db --source codex --min-messages 1
       datasette crystal import all.db --home /mnt/laptop/home/ana --machine laptop
 
-    The exit code is 1 when a file could not be read (the others are imported all the same).
+    The exit code is 1 when something could not be opened that another try might open (the rest is
+    imported all the same); damaged, encrypted and foreign files are only reported.
     """
     import_conversations(**options)
 
@@ -271,6 +272,8 @@ def _print_report(
     report: Any, database: str, min_messages: int, dry_run: bool, next_step: bool = True
 ) -> None:
     fields = ["new", "updated", "unchanged", "skipped", "errors"]
+    if any(source.unreadable for source in report.sources.values()):
+        fields.append("unreadable")
     found = [
         source
         for source in report.sources.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -57,8 +57,9 @@ class Options:
 
 @dataclass
 class SourceReport:
-    """What an import did for one source, in numbers of conversations (``errors`` and ``missing``:
-    of files)."""
+    """What an import did for one source, in numbers of conversations; ``errors`` (they are tried
+    again every time), ``unreadable`` (damaged, encrypted or of another kind) and ``missing`` are
+    numbers of files."""
 
     name: str
     new: int = 0
@@ -66,6 +67,7 @@ class SourceReport:
     unchanged: int = 0
     skipped: int = 0
     errors: int = 0
+    unreadable: int = 0
     missing: int = 0
     malformed_records: int = 0
     unknown_records: int = 0
@@ -148,17 +150,17 @@ def run_import(
                 else:
                     source.new += 1
             for problem in plan.problems:
-                _add_problem(report, problem.source, problem.path, problem.reason)
+                _add_problem(report, problem)
             return report
         news = [
             problem
             for problem in plan.problems
             if logged.get((problem.source, clean(problem.path)))
-            != ("unreadable", _log_message(problem.reason))
+            != (problem.status, _log_message(problem.reason))
         ]
         if not (plan.todo or plan.missing or plan.back or news or unfinished):
             for problem in plan.problems:
-                _add_problem(report, problem.source, problem.path, problem.reason)
+                _add_problem(report, problem)
             return report
         connection = open_for_writing(database)
         try:
@@ -252,7 +254,9 @@ def _scan(
                 continue
             before = [known.get((file.path, file.part)) for file in files]
             if not options.full and _is_unchanged(adapter, found, files, before, options):
-                if any(file and file.skipped_below is not None for file in before):
+                if any(file and file.outcome == "unreadable" for file in before):
+                    report.sources[adapter.name].unreadable += 1
+                elif any(file and file.skipped_below is not None for file in before):
                     report.sources[adapter.name].skipped += 1
                 else:
                     report.sources[adapter.name].unchanged += 1
@@ -291,7 +295,7 @@ def _is_unchanged(
             or known.parser_version != adapter.parser_version
             or known.marker != marker
             # what failed is tried again every time
-            or known.outcome in ("error", "unreadable")
+            or known.outcome == "error"
             or (known.skipped_below is not None and options.min_messages < known.skipped_below)
         ):
             return False
@@ -304,10 +308,14 @@ def _is_unchanged(
     return True
 
 
-def _add_problem(report: Report, source: str, path: str, reason: str) -> None:
-    report.problems.append(f"{path}: {reason}" if path else f"{source}: {reason}")
-    if source in report.sources:
-        report.sources[source].errors += 1
+def _add_problem(report: Report, problem: ScanProblem) -> None:
+    report.problems.append(f"{problem.path or problem.source}: {problem.reason}")
+    source = report.sources.get(problem.source)
+    if source is not None:
+        if problem.status == "unreadable":
+            source.unreadable += 1
+        else:
+            source.errors += 1
 
 
 def _write(
@@ -342,8 +350,8 @@ def _write(
     with store.transaction():
         begin()
         for problem in plan.problems:
-            _add_problem(report, problem.source, problem.path, problem.reason)
-            store.log(problem.source, problem.path, "unreadable", problem.reason)
+            _add_problem(report, problem)
+            store.log(problem.source, problem.path, problem.status, problem.reason)
         store.mark_missing(plan.missing)
         store.mark_back(plan.back)
     done = 0
@@ -423,19 +431,17 @@ def _fail(
     report: Report,
     error: Exception,
 ) -> None:
-    reason = first_line(str(error)) or type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
-        reason = error.strerror
-    for file in files[:1]:
-        store.record_file(
-            meta.source,
-            file,
-            marker=meta.marker,
-            parser_version=adapter.parser_version,
-            outcome="error",
-        )
-        store.log(meta.source, file.path, "error", reason)
-    _add_problem(report, adapter.name, files[0].path, reason)
+    problem = ScanProblem.of(adapter.name, files[0].path, error)
+    reason = first_line(problem.reason) or type(error).__name__
+    store.record_file(
+        meta.source,
+        files[0],
+        marker=meta.marker,
+        parser_version=adapter.parser_version,
+        outcome=problem.status,
+    )
+    store.log(meta.source, files[0].path, problem.status, reason)
+    _add_problem(report, replace(problem, reason=reason))
 
 
 def is_short(conversation: ParsedConversation, min_messages: int) -> bool:

@@ -154,14 +154,23 @@ class ConversationMeta:
 
 @dataclass(frozen=True)
 class ScanProblem:
-    """Yielded by :meth:`Adapter.scan` between conversations: a file or directory that could not
-    even be looked at, or (``complete_root=False``) a root that was only partly read, so that
-    nothing in it may be taken for missing."""
+    """Yielded by :meth:`Adapter.scan` between conversations: a file or directory that could not be
+    looked at, and why. Nothing in ``root`` is taken for missing then; without a root, nothing of the
+    whole source. ``status`` is ``error`` where another try may help (no permission, a lock), and
+    ``unreadable`` where the content itself cannot be read (damaged, encrypted)."""
 
     source: str
     path: str
     reason: str
     root: str = ""
+    status: str = "error"
+
+    @classmethod
+    def of(cls, source: str, path: str | Path, error: Exception, root: str = "") -> ScanProblem:
+        """The problem that an exception tells of: a :class:`ValueError` is about content."""
+        reason = getattr(error, "strerror", None) or str(error)
+        status = "unreadable" if isinstance(error, ValueError) else "error"
+        return cls(source, str(path), reason, root, status)
 
 
 # --------------------------------------------------------------------------- what parse() gives

@@ -13,6 +13,10 @@ pm.add_hookspecs(hookspecs)
 DEFAULT_PLUGINS = (
     "datasette_crystal.adapters.claude_code",
     "datasette_crystal.adapters.codex",
+    "datasette_crystal.adapters.copilot",
+    "datasette_crystal.adapters.cursor",
+    "datasette_crystal.adapters.cursor_cli",
+    "datasette_crystal.adapters.trae",
 )
 _loaded = False
 

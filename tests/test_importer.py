@@ -99,7 +99,7 @@ def test_a_broken_file_stops_nothing_and_is_tried_again(database: Path, toy: Toy
     toy.put(chat("s0", "ask", "say"))
     bad = toy.put(chat("s1", "ask", "say"))
     toy.put(chat("s2", "ask", "say"))
-    toy.conversations["s1"] = ValueError("not what it\nshould be")
+    toy.conversations["s1"] = RuntimeError("not what it\nshould be")
     report = run(database, toy)
     assert numbers(report) == (2, 0, 0, 0, 1)
     assert report.problems == [f"{bad}: not what it"]
@@ -112,6 +112,27 @@ def test_a_broken_file_stops_nothing_and_is_tried_again(database: Path, toy: Toy
     toy.conversations["s1"] = chat("s1", "ask", "say")
     assert numbers(run(database, toy)) == (1, 0, 2, 0, 0)
     assert query(database, log) == [("error", "not what it"), ("imported", None)]
+
+
+def test_what_is_no_conversation_is_reported_and_not_tried_again(
+    database: Path, toy: ToyAdapter
+) -> None:
+    toy.put(chat("s0", "ask", "say"))
+    bad = toy.put(chat("s1", "ask", "say"))
+    toy.conversations["s1"] = ValueError("encrypted")
+    report = run(database, toy)
+    assert (numbers(report), report.sources["toy"].unreadable) == ((1, 0, 0, 0, 0), 1)
+    assert report.problems == [f"{bad}: encrypted"]
+    assert query(database, "select status, message from import_log where status <> 'imported'") == [
+        ("unreadable", "encrypted")
+    ]
+    toy.parsed.clear()
+    report = run(database, toy)
+    assert (numbers(report), report.sources["toy"].unreadable) == ((0, 0, 1, 0, 0), 1)
+    assert toy.parsed == []
+    toy.parser_version = 2  # a newer adapter may know better
+    run(database, toy)
+    assert toy.parsed.count("s1") == 1
 
 
 def test_a_failing_reread_keeps_what_is_stored(database: Path, toy: ToyAdapter) -> None:
@@ -181,7 +202,7 @@ def test_an_absent_or_unreadable_root_marks_nothing(database: Path, toy: ToyAdap
     assert query(database, missing) == [(0,)]
     assert report.problems == [f"{toy.root}: permission denied"]
     assert query(database, "select status, message from import_log order by id desc limit 1") == [
-        ("unreadable", "permission denied")
+        ("error", "permission denied")
     ]
     before = file_hash(database)
     run(database, toy)

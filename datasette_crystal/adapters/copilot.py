@@ -333,7 +333,7 @@ def _find_loose(root: Path) -> Iterator[_Found | ScanProblem]:
             status = path.stat()
             session_id = _loose_session_id(str(path), status.st_size, status.st_mtime_ns)
         except (OSError, ValueError) as error:
-            yield ScanProblem(SOURCE, str(path), str(error), str(root))
+            yield ScanProblem.of(SOURCE, path, error, str(root))
             continue
         if session_id is None:
             continue
@@ -590,7 +590,7 @@ def _find_stored(storage: Path, root: Path) -> Iterator[_Found | ScanProblem]:
     except FileNotFoundError:
         return
     except (OSError, ValueError, sqlite3.Error) as error:
-        yield ScanProblem(SOURCE, str(database), str(error), str(root))
+        yield ScanProblem.of(SOURCE, database, error, str(root))
         return
     for session_id, (date, data) in sessions.items():
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -450,11 +450,10 @@ class CursorAdapter:
             try:
                 found = self._reader(path).read(_look_into)
             except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-                yield ScanProblem(SOURCE, str(path), reason, root)
+                yield ScanProblem.of(SOURCE, path, error, root)
                 continue
             if found.problem is not None:
-                yield ScanProblem(SOURCE, str(path), found.problem, root)
+                yield ScanProblem(SOURCE, str(path), found.problem, root, "unreadable")
             (current if is_global else older).update(found.heads)
             if not is_global:
                 self._close_reader(str(path))

@@ -462,10 +462,10 @@ class TraeAdapter:
                 try:
                     found = self._look(place.path)
                 except (OSError, ValueError) as error:
-                    yield ScanProblem(SOURCE, str(place.path), _reason(error), root)
+                    yield ScanProblem.of(SOURCE, place.path, error, root)
                     continue
                 for key, reason in found.problems.items():
-                    yield ScanProblem(SOURCE, f"{place.path}#{key}", reason, root)
+                    yield ScanProblem(SOURCE, f"{place.path}#{key}", reason, root, "unreadable")
                 listed |= found.stubs
                 for session in found.sessions.values():
                     best.setdefault(session.id, []).append((session, place))
@@ -480,7 +480,7 @@ class TraeAdapter:
             # Nothing below this directory is taken for gone: it may have moved into the encrypted
             # database, and what was imported earlier stays as it is.
             reason = _encrypted_reason(encrypted, len(listed - best.keys()))
-            yield ScanProblem(SOURCE, str(encrypted), reason, str(directory))
+            yield ScanProblem(SOURCE, str(encrypted), reason, str(directory), "unreadable")
         for id_, copies in best.items():
             copies.sort(key=lambda copy: (copy[0].weight, copy[0].updated), reverse=True)
             meta = _session_meta(id_, copies)
