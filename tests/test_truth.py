@@ -37,7 +37,7 @@ from datasette_crystal.plugins import get_adapters
 pytestmark = pytest.mark.fixtures
 
 #: The sources that are compared. A new one needs no more than its name here.
-SOURCES = ("claude-code", "codex")
+SOURCES = ("claude-code", "codex", "copilot", "cursor", "cursor-cli", "trae")
 
 #: Directories that a source is imported from only when the user names them.
 NAMED_ROOTS = {"copilot": "Documents"}
@@ -45,6 +45,10 @@ NAMED_ROOTS = {"copilot": "Documents"}
 #: (home, session, field) → why the truth is not asked there. Only what ``expected.json`` calls
 #: optional or ambiguous, or what ``truth.json`` cannot know: the client did not write it.
 EXEMPT: dict[tuple[str, str, str], str] = {
+    ("home_cursor_real_1", "6b4c3d09-b30f-4bf8-862f-39b6307657f7", "call_errors"): "the output "
+    'says {"rejected":true}: the user refused the command; the truth knows only its status',
+    ("home_trae_1", "6dc5ef639051da622320b2fa", "thinking"): "the thought of a step, which the "
+    "truth does not list, is kept as thinking",
     **{
         (f"claude-1.0.35/{scenario}", "A", "git_branch"): "this version writes no branch"
         for scenario in ("resume_fork", "tricky_text", "tui_basic")

@@ -188,7 +188,8 @@ class Steps:
         if not content.strip():
             content = _rich_text(bubble.get("richText"))
         attachments = _attachments(bubble)
-        if not content.strip() and not attachments:
+        # without words or a picture it is the input box: the open file stands there by itself
+        if not content.strip() and all(item.kind != "image" for item in attachments):
             return IGNORED
         self._asked = model_name(as_dict(bubble.get("modelInfo")).get("modelName"))
         self.model = self._asked or self.model
