@@ -1,0 +1,106 @@
+"""What the pages of the plugin share: which database, who may see it, and how an answer is sent."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from .defaults import is_crystal
+from .urls import OVERVIEW, SEARCH, overview_url, search_url, static_url
+
+#: Sent with every page of ours. Datasette's own templates have inline scripts, so scripts cannot be
+#: limited further; escaping is what keeps hostile text harmless, this is the second wall.
+SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+}
+
+View = Callable[[Any, Any], Awaitable[Any]]
+
+
+async def open_database(datasette: Any, request: Any, tables: Iterable[str]) -> Any:
+    """The crystal database that the route names, after asking Datasette whether the actor may see
+    every one of ``tables`` (all that the page shows anything of). Raises ``NotFound`` where there is
+    no such crystal database and ``Forbidden`` where a table may not be seen."""
+    from datasette import Forbidden, NotFound
+    from datasette.utils import tilde_decode
+
+    from ..compat import allowed
+
+    name = tilde_decode(request.url_vars["database"])
+    db = datasette.databases.get(name)
+    if db is None or not is_crystal(db):
+        raise NotFound(f"There is no crystal database {name}")
+    for table in tables:
+        if not await allowed(datasette, request.actor, "view-table", name, table):
+            raise Forbidden(f"You may not see {table}")
+    return db
+
+
+async def may_see(datasette: Any, actor: Any, database: str, tables: Iterable[str]) -> bool:
+    """Whether ``actor`` may see all of ``tables``: asked by menus, links and jump entries."""
+    from ..compat import allowed
+
+    for table in tables:
+        if not await allowed(datasette, actor, "view-table", database, table):
+            return False
+    return True
+
+
+def guarded(view: View) -> View:
+    """A view whose answers carry our headers, and which says so plainly when SQLite took longer than
+    Datasette's time limit (``sql_time_limit_ms``)."""
+
+    @functools.wraps(view)
+    async def wrapped(datasette: Any, request: Any) -> Any:
+        from datasette import Response
+        from datasette.database import QueryInterrupted
+
+        try:
+            response = await view(datasette, request)
+        except QueryInterrupted:
+            response = Response.text(
+                "This took longer than the time limit of this Datasette (sql_time_limit_ms).\n",
+                status=503,
+            )
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    return wrapped
+
+
+async def render(
+    datasette: Any, request: Any, template: str, context: dict[str, Any], view_name: str
+) -> Any:
+    """An HTML answer from a template of the plugin, which finds in ``crystal`` the database of the
+    route, the pages to go to, and ``static(name)``: the address of a file of the plugin."""
+    from datasette import Response
+    from datasette.utils import tilde_decode
+
+    database = tilde_decode(request.url_vars["database"])
+    frame = {
+        "database": database,
+        "nav": [
+            {"label": label, "href": href, "current": name == view_name}
+            for name, label, href in (
+                (OVERVIEW, "Overview", overview_url(datasette, database)),
+                (SEARCH, "Search", search_url(datasette, database)),
+                ("", "Conversations", datasette.urls.table(database, "conversations")),
+                ("", "All tables", datasette.urls.database(database)),
+            )
+        ],
+        "static": functools.partial(static_url, datasette),
+    }
+    html = await datasette.render_template(
+        template, {"crystal": frame} | context, request=request, view_name=view_name
+    )
+    # 0.65 does not say what language its pages are in; screen readers need it
+    return Response.html(html.replace("<html>", '<html lang="en">', 1))

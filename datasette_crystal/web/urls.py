@@ -1,0 +1,69 @@
+"""Links to the pages of the plugin. All go through ``datasette.urls``, so ``base_url`` holds."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+#: View names of our pages, as Datasette gives them to templates and hooks.
+OVERVIEW, SEARCH, CONVERSATION = "crystal-overview", "crystal-search", "crystal-conversation"
+
+
+def overview_url(datasette: Any, database: str, **parameters: str) -> str:
+    """``/{db}/-/crystal``, with filters as a query string."""
+    return _path(datasette, database, "/-/crystal", parameters)
+
+
+def search_url(datasette: Any, database: str, **parameters: str) -> str:
+    """``/{db}/-/crystal/search``."""
+    return _path(datasette, database, "/-/crystal/search", parameters)
+
+
+def conversation_url(
+    datasette: Any,
+    database: str,
+    source: str,
+    session_id: str,
+    uid: str | None = None,
+    format: str = "",
+    **parameters: str,
+) -> str:
+    """``/{db}/-/crystal/{source}/{session_id}``, ids tilde-encoded. With ``uid`` it is the permalink
+    of a message: the page that shows it (``?message=``), and its place there. ``format`` is
+    ``.json`` or ``.md``."""
+    from datasette.utils import tilde_encode
+
+    tail = f"/-/crystal/{tilde_encode(source)}/{tilde_encode(session_id)}{format}"
+    if uid is not None:
+        parameters = {**parameters, "message": uid}
+    path = _path(datasette, database, tail, parameters)
+    return path if uid is None else f"{path}#{anchor(uid)}"
+
+
+def anchor(uid: str) -> str:
+    """The id of a message's element on its page."""
+    from datasette.utils import tilde_encode
+
+    return f"m-{tilde_encode(uid)}"
+
+
+def static_url(datasette: Any, name: str) -> str:
+    """A file of ``static/``. Its hash is part of the address, so that a browser that keeps the old
+    one asks anew."""
+    path = str(datasette.urls.static_plugins("datasette_crystal", name))
+    return f"{path}?{_fingerprint(name)}"
+
+
+@functools.cache
+def _fingerprint(name: str) -> str:
+    file = Path(__file__).parent.parent / "static" / name
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+
+
+def _path(datasette: Any, database: str, tail: str, parameters: dict[str, str]) -> str:
+    path = datasette.urls.database(database) + tail
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else str(path)
