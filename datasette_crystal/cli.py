@@ -334,7 +334,10 @@ def sources(
     found: list[tuple[str, str, Any, str]] = []
     for name, adapter in _adapters(sources).items():
         try:
-            found.append((name, adapter.display_name, adapter.detect(env), ""))
+            info = adapter.detect(env)
+            if info is not None and info.conversations is None:
+                info.conversations = _count_conversations(adapter, env)
+            found.append((name, adapter.display_name, info, ""))
         except (OSError, ValueError) as broken:
             found.append((name, adapter.display_name, None, str(broken)))
     if as_json:
@@ -390,6 +393,17 @@ def sources(
         for item in info.unreadable:
             echo()
             echo(printable(f"{display}: {item.path} can't be read: {item.reason}"))
+
+
+def _count_conversations(adapter: Any, env: Environment) -> int:
+    from .model import ConversationMeta
+
+    try:
+        return sum(isinstance(item, ConversationMeta) for item in adapter.scan(env))
+    finally:
+        close = getattr(adapter, "close", None)
+        if close is not None:
+            close()
 
 
 def _local_day(time: str | None) -> str:
@@ -555,11 +569,17 @@ def schema(sql: bool) -> None:
 
         from sqlite_utils import Database
 
-        from .migrations import migrations
+        from .migrations import ensure_late_indexes, migrations
 
-        db = Database(sqlite3.connect(":memory:"))
-        migrations.apply(db)
-        echo(db.schema)
+        connection = sqlite3.connect(":memory:")
+        migrations.apply(Database(connection))
+        ensure_late_indexes(connection)
+        # not the tables that SQLite's full-text search keeps for itself
+        for (statement,) in connection.execute(
+            "select sql from sqlite_master where sql is not null "
+            "and name not like 'messages\\_cjk\\_%' escape '\\'"
+        ):
+            echo(f"{statement};")
         return
     from .schema import schema_markdown
 
