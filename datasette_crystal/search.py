@@ -2,10 +2,10 @@
 
 ``messages_fts`` is an external content table, so Datasette offers a search box on ``messages``. It
 is built at the end of the first import (four times as fast as row by row) and kept up to date from
-then on. unicode61 takes a run of Chinese, Japanese or Korean text for one word, so characters of
-those scripts are indexed again in ``messages_cjk``, separated by spaces, where two adjacent
-characters are found as a phrase. Tool outputs are not indexed: they would cost four times the whole
-import.
+then on. unicode61 takes a run of Chinese, Japanese or Korean text for one word, together with the
+Latin words that touch it, so characters of those scripts and such words are indexed again in
+``messages_cjk``, separated by spaces, where two adjacent characters are found as a phrase. Tool
+outputs are not indexed: they would cost four times the whole import.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ _CJK_RUN = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9d"
     "\U00020000-\U0003ffff]+"
 )
+
+#: Words and identifiers that touch such a run, after it and before it: 用pytest测试. Bounded, since
+#: anything may stand there.
+_AFTER = re.compile(r"[^\W_]+(?:[-_./:][^\W_]+)*")
+_BEFORE = re.compile(r"[^\W_]+(?:[-_./:][^\W_]+)*\Z")
+_NEAR = 80
 
 #: messages_fts covers these columns of messages.
 FTS_COLUMNS = ("content", "thinking")
@@ -49,15 +55,36 @@ def build_fts(connection: sqlite3.Connection) -> None:
 
 
 def cjk_text(*texts: str | None) -> str | None:
-    """The CJK characters of some texts, separated by spaces; ``None`` when there are none. Runs are
-    parted by an ``x``, so that a phrase never reaches over other text."""
-    runs: list[str] = []
+    """The CJK characters of some texts, separated by spaces, with the words that touch them;
+    ``None`` when there are none. What stands apart is parted by an ``x``, so that a phrase never
+    reaches over other text."""
+    parts: list[str] = []
     for text in texts:
-        if text and not text.isascii():
-            runs += _CJK_RUN.findall(text)
-    if not runs:
+        if not text or text.isascii():
+            continue
+        end = None
+        for run in _CJK_RUN.finditer(text):
+            if end is None:
+                gap, after = text[max(0, run.start() - _NEAR) : run.start()], None
+            else:
+                gap = text[end : run.start()]
+                after = _AFTER.match(gap, 0, _NEAR)
+            if after:
+                parts.append(after[0])
+            if not after or after.end() < len(gap):
+                parts.append("x")
+                before = _BEFORE.search(gap, max(0, len(gap) - _NEAR))
+                if before:
+                    parts.append(before[0])
+            parts.append(" ".join(run[0]))
+            end = run.end()
+        if end is not None:
+            after = _AFTER.match(text, end, end + _NEAR)
+            if after:
+                parts.append(after[0])
+    if not parts:
         return None
-    return " x ".join(" ".join(run) for run in runs)
+    return " ".join(parts[1:] if parts[0] == "x" else parts)
 
 
 Texts = tuple[int, str, "str | None"]  # message id, content, thinking

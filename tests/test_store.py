@@ -763,6 +763,24 @@ def test_full_text_follows_the_messages(database: Path) -> None:
     check_invariants(database)
 
 
+def test_words_that_touch_cjk_characters_are_found(database: Path) -> None:
+    store_all(
+        database,
+        conversation("s1", chat("用pytest测试，再改foo_bar/b.py。", "先跑test, 然后 alone 吧")),
+    )
+
+    def cjk(phrase: str) -> list[tuple[int]]:
+        return query(
+            database,
+            "select rowid from messages_cjk where messages_cjk match ? order by rowid",
+            f'"{phrase}"',
+        )
+
+    assert cjk("pytest") == cjk("用 pytest 测") == cjk("foo_bar") == cjk("b.py") == [(1,)]
+    assert cjk("跑 test") == [(2,)]
+    assert cjk("试 再") == cjk("test 然") == cjk("alone") == []  # they do not touch
+
+
 def test_text_that_sqlite_cannot_hold_is_mended(database: Path) -> None:
     store_all(
         database,
