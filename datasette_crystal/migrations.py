@@ -159,7 +159,8 @@ create table daily_usage (
   cache_read_tokens integer,
   cache_write_tokens integer,
   reasoning_tokens integer,
-  cost_usd real
+  cost_usd real,
+  cost_origin text
 );
 create table source_files (
   id integer primary key,
@@ -229,7 +230,8 @@ create index messages_conversation_id on messages (conversation_id, position);
 create index conversation_messages_uid on conversation_messages (uid);
 create index conversation_messages_message_id on conversation_messages (message_id);
 create unique index tool_calls_message_id on tool_calls (message_id, position);
-create index tool_calls_conversation_id on tool_calls (conversation_id);
+create index tool_calls_conversation_id
+  on tool_calls (conversation_id, name, started_at, status);
 create index tool_calls_subagent_session_id on tool_calls (subagent_session_id)
   where subagent_session_id is not null;
 create index file_edits_message_id on file_edits (message_id, position);

@@ -276,6 +276,8 @@ TABLES: dict[str, Table] = {
             "reasoning_tokens": _REASONING,
             "cost_usd": "Cost in US dollars of the conversations that began on this day, where it "
             "is known.",
+            "cost_origin": "recorded for conversations whose cost the tool recorded: it covers "
+            "their tokens. They have rows of their own.",
         },
         facets=("source", "project_id"),
         sort_desc="day",

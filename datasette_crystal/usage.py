@@ -3,7 +3,9 @@
 Days are those of the local time zone of the machine that imports (its name is kept in
 ``import_runs.timezone``). A message without a time counts on the day its conversation began, or as
 ``undated``. A message without a model - a prompt - counts for the model of its conversation, and a
-conversation counts once, on the day it began: so every column adds up to the whole.
+conversation counts once, on the day it began: so every column adds up to the whole. Conversations
+whose cost the tool recorded have rows of their own (``cost_origin``), so that nobody adds a price of
+their tokens to it.
 """
 
 from __future__ import annotations
@@ -35,29 +37,30 @@ def _select(messages: str, conversations: str) -> str:
     tokens = ", ".join(f"sum(m.{name}) as {name}" for name in (*_TOKENS, "reasoning_tokens"))
     none = ", ".join(f"null as {name}" for name in (*_TOKENS, "reasoning_tokens"))
     day = "coalesce(date(coalesce(m.timestamp, c.started_at), 'localtime'), 'undated')"
-    group = f"{day} as day, c.source, c.project_id, coalesce(m.model, c.model) as model"
+    group = f"{day} as day, c.source, c.project_id, coalesce(m.model, c.model) as model, c.cost_origin"
     live = "c.kind <> 'prompt-history'"
     return f"""
     select day, source, project_id, model, sum(conversations),
       {", ".join(f"sum({name})" for name in ("prompts", "replies", "tool_calls", "errors"))},
-      {", ".join(f"sum({name})" for name in (*_TOKENS, "reasoning_tokens"))}, sum(cost_usd)
+      {", ".join(f"sum({name})" for name in (*_TOKENS, "reasoning_tokens"))}, sum(cost_usd),
+      cost_origin
     from (
       select {group}, 0 as conversations, sum(m.kind in ({_kinds(PROMPT_KINDS)})) as prompts,
         sum(m.kind in ({_kinds(MODEL_KINDS)}) and m.characters > 0) as replies, 0 as tool_calls,
         sum(m.kind = 'error') as errors, {tokens}, null as cost_usd
       from messages m join conversations c on c.id = m.conversation_id
-      where {live} and {messages} group by 1, 2, 3, 4
+      where {live} and {messages} group by 1, 2, 3, 4, 5
       union all
       select {group}, 0, 0, 0, count(*), sum(t.status = 'error'), {none}, null
       from messages m join conversations c on c.id = m.conversation_id
       join tool_calls t on t.message_id = m.id
-      where m.has_tool_use and {live} and {messages} group by 1, 2, 3, 4
+      where m.has_tool_use and {live} and {messages} group by 1, 2, 3, 4, 5
       union all
       select coalesce(date(c.started_at, 'localtime'), 'undated'), c.source, c.project_id, c.model,
-        count(*), 0, 0, 0, 0, {none}, sum(c.cost_usd)
+        c.cost_origin, count(*), 0, 0, 0, 0, {none}, sum(c.cost_usd)
       from conversations c
-      where {live} and {conversations} group by 1, 2, 3, 4
-    ) group by 1, 2, 3, 4
+      where {live} and {conversations} group by 1, 2, 3, 4, 5
+    ) group by day, source, project_id, model, cost_origin
     """
 
 
