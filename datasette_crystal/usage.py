@@ -37,7 +37,9 @@ def _select(messages: str, conversations: str) -> str:
     tokens = ", ".join(f"sum(m.{name}) as {name}" for name in (*_TOKENS, "reasoning_tokens"))
     none = ", ".join(f"null as {name}" for name in (*_TOKENS, "reasoning_tokens"))
     day = "coalesce(date(coalesce(m.timestamp, c.started_at), 'localtime'), 'undated')"
-    group = f"{day} as day, c.source, c.project_id, coalesce(m.model, c.model) as model, c.cost_origin"
+    group = (
+        f"{day} as day, c.source, c.project_id, coalesce(m.model, c.model) as model, c.cost_origin"
+    )
     live = "c.kind <> 'prompt-history'"
     return f"""
     select day, source, project_id, model, sum(conversations),
