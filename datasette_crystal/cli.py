@@ -484,17 +484,16 @@ def demo(database: str) -> None:
 
 def make_demo(path: Path) -> int:
     """Imports the sample conversations into ``path``; returns how many there are."""
-    from importlib.resources import as_file, files
-
     from .importer import Options, run_import
+    from .samples import SHOWN_HOME, sample_home, shown_at
     from .store import StoreError
 
     try:
-        with as_file(files("datasette_crystal") / "samples" / "home") as home:
+        with sample_home() as home:
             report = run_import(
                 path,
-                Environment.for_home(Path(home)),
-                _adapters(()),
+                Environment.for_home(home),
+                shown_at(_adapters(()), home, SHOWN_HOME),
                 Options(min_messages=1, machine="demo"),
             )
     except (StoreError, OSError) as error:

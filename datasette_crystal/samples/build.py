@@ -1,4 +1,4 @@
-"""Writes the sample home directory: ``python -m datasette_crystal.samples.build DIRECTORY``."""
+"""Writes the samples: ``python -m datasette_crystal.samples.build datasette_crystal/samples``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import re
 import sys
 from pathlib import Path
 
-from . import stories
+from . import editor_stories, stories
+from .databases import Database
+from .editor_writers import (
+    ITEM_TABLE,
+    Copilot,
+    cursor_databases,
+    storage_path,
+    trae_database,
+    workspace_json,
+)
 from .writers import Claude, Codex, Record, compact, dump, iso, utc, uuid4, uuid7
 
 
 def files() -> dict[str, str]:
-    """The text of every file of the sample home, by its path."""
+    """The text of every file of the sample home, by its path. (Its databases: :func:`databases`.)"""
+    return {**_agents_files(), **_editors_files()}
+
+
+def _agents_files() -> dict[str, str]:
     payments, payments_fork = stories.idempotent_payments()
     agents = stories.two_agents()
     sessions = [
@@ -24,6 +37,7 @@ def files() -> dict[str, str]:
         payments,
         payments_fork,
         stories.broken_save(),
+        stories.forty_parsers(),
     ]
     result = {}
     for session in sessions:
@@ -63,6 +77,70 @@ def files() -> dict[str, str]:
         ]
     )
     return result
+
+
+def _editors_files() -> dict[str, str]:
+    result = {}
+    for product, folders in (
+        ("Code", (stories.GAME, stories.BOOK)),
+        ("Cursor", (stories.TIDES, stories.API)),
+        ("Trae", (stories.GAME,)),
+    ):
+        for folder in folders:
+            result[f"{storage_path(product, folder)}/workspace.json"] = workspace_json(folder)
+    for session in _copilot():
+        result[_copilot_path(session)] = session.text()
+    store, meta = editor_stories.release_notes().store()
+    result[store.path.replace("store.db", "meta.json")] = meta
+    chat, child = editor_stories.dead_code()
+    transcripts = f"{chat.project}/agent-transcripts/{chat.chat}"
+    result[f"{transcripts}/{chat.chat}.jsonl"] = dump(chat.transcript())
+    result[f"{transcripts}/subagents/{child.chat}.jsonl"] = dump(child.transcript())
+    thread = editor_stories.sprite_sheet()
+    folder = f".trae/cli/sessions/{thread.start:%Y/%m/%d}"
+    result[f"{folder}/{thread.file_name}"] = dump(thread.records)
+    return result
+
+
+def databases() -> list[Database]:
+    """The databases of the sample home."""
+    sessions = [session for session in _copilot() if session.cwd == stories.GAME]
+    entries = {
+        session.session: {
+            "sessionId": session.session,
+            "title": session.title,
+            "lastMessageDate": session.now,
+            "initialLocation": "panel",
+            "isEmpty": False,
+        }
+        for session in sessions
+    }
+    build, chat, typed = editor_stories.water_sound()
+    return [
+        Database(
+            f"{storage_path('Code', stories.GAME)}/state.vscdb",
+            "code-moss-hop",
+            {ITEM_TABLE: [("chat.ChatSessionStore.index", {"version": 1, "entries": entries})]},
+        ),
+        *cursor_databases([*editor_stories.tide_chart(), editor_stories.stock_alert()]),
+        editor_stories.release_notes().store()[0],
+        trae_database("Trae", stories.GAME, [build, chat], typed),
+    ]
+
+
+def _copilot() -> list[Copilot]:
+    return [
+        editor_stories.level_editor(),
+        editor_stories.link_check(),
+        editor_stories.empty_window(),
+    ]
+
+
+def _copilot_path(session: Copilot) -> str:
+    folder = f"{storage_path('Code', session.cwd)}/chatSessions"
+    if session.cwd == "/home/dev":
+        folder = ".config/Code/User/globalStorage/emptyWindowChatSessions"
+    return f"{folder}/{session.session}.{'jsonl' if session.log else 'json'}"
 
 
 def _project(cwd: str) -> str:
@@ -106,12 +184,17 @@ def _codex_history(threads: list[Codex]) -> list[Record]:
     return sorted(lines, key=lambda line: line["ts"])
 
 
-def write(home: Path) -> None:
-    """Writes the sample home into ``home``."""
+def write(samples: Path) -> None:
+    """Writes what ships: the files into ``samples/home``, the databases as JSON into
+    ``samples/databases``."""
     for name, text in files().items():
-        path = home / name
+        path = samples / "home" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
+    for database in databases():
+        path = samples / "databases" / f"{database.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(database.text().encode())
 
 
 if __name__ == "__main__":

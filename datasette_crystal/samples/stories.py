@@ -912,6 +912,253 @@ def two_agents() -> tuple[Claude, Claude, Claude]:
     return s, explorer, reviewer
 
 
+#: Gauges whose parser returns local times: number, harbour, zone, form of its lines.
+GAUGES: tuple[tuple[str, tuple[tuple[int, str, str, str], ...]], ...] = (
+    (
+        "the German and Danish ones",
+        (
+            (11, "Borkum", "Europe/Berlin", "plain"),
+            (12, "Cuxhaven", "Europe/Berlin", "plain"),
+            (14, "Husum", "Europe/Berlin", "comma"),
+            (15, "Büsum", "Europe/Berlin", "plain"),
+            (17, "List", "Europe/Berlin", "dst"),
+            (21, "Esbjerg", "Europe/Copenhagen", "plain"),
+            (22, "Hvide Sande", "Europe/Copenhagen", "midnight"),
+        ),
+    ),
+    (
+        "the British and Irish ones",
+        (
+            (31, "Lerwick", "Europe/London", "plain"),
+            (32, "Wick", "Europe/London", "plain"),
+            (33, "Leith", "Europe/London", "utc"),
+            (35, "Whitby", "Europe/London", "dst"),
+            (36, "Cromer", "Europe/London", "plain"),
+            (38, "Newlyn", "Europe/London", "feet"),
+            (41, "Galway", "Europe/Dublin", "plain"),
+            (42, "Dunmore", "Europe/Dublin", "plain"),
+        ),
+    ),
+    (
+        "the French ones",
+        (
+            (51, "Brest", "Europe/Paris", "plain"),
+            (52, "Roscoff", "Europe/Paris", "comma"),
+            (53, "Saint-Malo", "Europe/Paris", "midnight"),
+            (55, "Le Havre", "Europe/Paris", "plain"),
+            (58, "Arcachon", "Europe/Paris", "plain"),
+        ),
+    ),
+    (
+        "Spain and Portugal",
+        (
+            (61, "A Coruña", "Europe/Madrid", "plain"),
+            (62, "Vigo", "Europe/Madrid", "comma"),
+            (63, "Santander", "Europe/Madrid", "plain"),
+            (66, "Las Palmas", "Atlantic/Canary", "plain"),
+            (71, "Cascais", "Europe/Lisbon", "plain"),
+            (72, "Lagos", "Europe/Lisbon", "utc"),
+            (75, "Ponta Delgada", "Atlantic/Azores", "dst"),
+        ),
+    ),
+    (
+        "North America",
+        (
+            (201, "Halifax", "America/Halifax", "plain"),
+            (202, "St. John's", "America/St_Johns", "half"),
+            (204, "Portland", "America/New_York", "feet"),
+            (205, "Boston", "America/New_York", "feet"),
+            (207, "Key West", "America/New_York", "feet"),
+            (211, "Galveston", "America/Chicago", "plain"),
+            (214, "La Jolla", "America/Los_Angeles", "plain"),
+            (217, "Astoria", "America/Los_Angeles", "dst"),
+            (219, "Sitka", "America/Sitka", "plain"),
+        ),
+    ),
+    (
+        "the Pacific",
+        (
+            (301, "Hakodate", "Asia/Tokyo", "plain"),
+            (302, "Kushiro", "Asia/Tokyo", "plain"),
+            (305, "Apia", "Pacific/Apia", "plain"),
+            (308, "Chatham", "Pacific/Chatham", "half"),
+            (311, "Fremantle", "Australia/Perth", "plain"),
+            (312, "Adelaide", "Australia/Adelaide", "half"),
+        ),
+    ),
+)
+_FORMATS = ("%d.%m.%Y %H:%M", "%Y-%m-%d %H:%M", "%d/%m/%y %H:%M", "%Y%m%d%H%M")
+_SEEN = {
+    "plain": ("", "Same form.", "Nothing special here.", "As the one before."),
+    "comma": ("This one writes decimal commas and got away with `float()` by luck: check.",),
+    "dst": ("Its file covers the night in which clocks went back.",),
+    "midnight": ("It writes the last value of a day as `24:00`.",),
+    "utc": ("The header of its file says `UTC`.",),
+    "feet": ("Levels look large: feet?",),
+    "half": ("A zone with half hours, good to have in the tests.",),
+}
+_FAILURES = {
+    "comma": (
+        "ValueError: could not convert string to float: '1,37'",
+        "float(level)",
+        'float(level.replace(",", "."))',
+        "Decimal commas after all.",
+    ),
+    "dst": (
+        "AssertionError: 2026-10-25T00:30Z comes twice, 01:30Z never",
+        '"), ',
+        '", previous), ',
+        "The hour from 2 to 3 exists twice in that night. `to_utc` takes the value before and picks "
+        "the later one when time would run backwards.",
+    ),
+    "midnight": (
+        "ValueError: unconverted data remains: 24:00",
+        "(at, ",
+        "(after_midnight(at), ",
+        "24:00 is 00:00 of the next day.",
+    ),
+    "feet": (
+        "AssertionError: level 27.3 is above the highest astronomical tide (8.5 m)",
+        "float(level)",
+        "0.3048 * float(level)",
+        "Feet, as the number of decimals suggested.",
+    ),
+}
+
+
+def forty_parsers() -> Claude:
+    """A really long conversation: the same small change, gauge after gauge."""
+    s = Claude("forty-parsers", TIDES, "2026-11-20 07:30", branch="utc-parsers")
+    number = sum(len(gauges) for _, gauges in GAUGES)
+    s.opening()
+    s.prompt(
+        f"The parsers of {number} gauges in parsers/ return local times without a zone. Go through "
+        "them one after the other: make each return UTC, run its test, and don't batch them, every "
+        "file has its own oddities. Stop after each coast and tell me what you found.",
+        wait=0,
+    )
+    s.step(
+        "I start with the helper that all of them will use.",
+        s.write(
+            "parsers/times.py",
+            "from datetime import datetime, timedelta, timezone\nfrom zoneinfo import ZoneInfo\n\n\n"
+            "def to_utc(text, form, zone, previous=None):\n"
+            "    at = datetime.strptime(text, form).replace(tzinfo=ZoneInfo(zone))\n"
+            "    if previous and at.astimezone(timezone.utc) <= previous:\n"
+            "        at = at.replace(fold=1)  # clocks went back: the second of two equal hours\n"
+            "    return at.astimezone(timezone.utc)\n\n\n"
+            "def after_midnight(text):\n"
+            '    """24:00 is 00:00 of the next day."""\n'
+            '    if not text.endswith("24:00"):\n        return text\n'
+            '    day = datetime.strptime(text[:-6], "%Y-%m-%d") + timedelta(days=1)\n'
+            '    return f"{day:%Y-%m-%d} 00:00"\n',
+        ),
+        s.bash(
+            "sed -i 's/^from datetime .*/from .times import after_midnight, to_utc/' parsers/g*.py",
+            "",
+            "Change the imports",
+        ),
+        think="42 files, each a few lines. One helper, one line to change in each, one test each. "
+        "What can differ: zone, the repeated hour in October, 24:00, units.",
+        seconds=14,
+    )
+    done = 0
+    for coast, (name, gauges) in enumerate(GAUGES):
+        odd: list[str] = []
+        for gauge, harbour, zone, form in gauges:
+            path = f"parsers/g{gauge}.py"
+            pattern = "%Y-%m-%d %H:%M" if form == "midnight" else _FORMATS[gauge % 4]
+            s.files[path] = (
+                "def parse(line, previous=None):\n"
+                f'    at, level = line.split(";")\n'
+                f'    return datetime.strptime(at, "{pattern}"), float(level)\n'
+            )
+            seen = _SEEN[form]
+            s.step(
+                f"**{gauge} {harbour}.** {seen[gauge % len(seen)]}".strip(),
+                s.bash(f"tail -n +3 {path}", s.files[path], f"Show parser {gauge}"),
+                seconds=3,
+            )
+            zone = "UTC" if form == "utc" else zone
+            s.step(
+                "",
+                s.edit(
+                    path,
+                    f'datetime.strptime(at, "{pattern}")',
+                    f'to_utc(at, "{pattern}", "{zone}")',
+                ),
+                seconds=4,
+            )
+            if form in _FAILURES:
+                message, old, new, why = _FAILURES[form]
+                odd.append(f"**{harbour}**: {why}")
+                s.step(
+                    "",
+                    s.bash(
+                        f"pytest -q tests/test_parsers.py -k g{gauge}",
+                        f"E   {message}\n1 failed, {number - 1} deselected in 0.2{gauge % 10}s",
+                        f"Test parser {gauge}",
+                        code=1,
+                    ),
+                    seconds=2,
+                )
+                s.step(why, s.edit(path, old, new), seconds=5)
+            if form == "utc":
+                odd.append(f"**{harbour}**: was UTC all the time, and one hour off in summer.")
+            if form == "half":
+                odd.append(f"**{harbour}**: a zone with half hours; right at once.")
+            s.step(
+                "",
+                s.bash(
+                    f"pytest -q tests/test_parsers.py -k g{gauge}",
+                    f"1 passed, {number - 1} deselected in 0.2{gauge % 10}s",
+                    f"Test parser {gauge}",
+                ),
+                seconds=2,
+            )
+            done += 1
+        told = "\n".join(f"- {line}" for line in odd)
+        s.answer(
+            f"That was {name}: {len(gauges)} parsers, {done} of {number} done.\n\n"
+            + (f"What was odd:\n\n{told}" if odd else "Nothing odd among them."),
+            seconds=6,
+        )
+        if coast == 2:
+            s.compact(
+                "keep the list of oddities",
+                f"{done} of {number} parsers return UTC by parsers/times.py (to_utc, "
+                "after_midnight). Each is changed alone, with its test; stop after each coast.\n"
+                f"{told}",
+                wait=300,
+            )
+        if coast + 1 < len(GAUGES):
+            following = GAUGES[coast + 1][0]
+            s.prompt(
+                (
+                    f"Good. Now {following}.",
+                    f"go on with {following}",
+                    f"{following}, please",
+                    f"Next: {following}. Mind the half hours.",
+                    f"and {following}",
+                )[coast],
+                wait=400 + 170 * coast,
+            )
+    s.prompt("All tests together, then commit.", wait=120)
+    s.step(
+        "",
+        s.bash("pytest -q", f"{number + 31} passed in 4.80s", "Run all tests", seconds=5),
+        s.bash(
+            "git commit -qam 'Return UTC from all parsers' && git log --oneline -1",
+            "e1a90c4 Return UTC from all parsers",
+            "Commit",
+        ),
+    )
+    s.answer(f"`e1a90c4`: {number} parsers return UTC, {number + 31} tests pass.")
+    s.bare("ai-title", aiTitle="UTC in every parser, gauge by gauge")
+    s.finish()
+    return s
+
+
 # ------------------------------------------------------------------------------------ the game
 
 PLAYER = """\
