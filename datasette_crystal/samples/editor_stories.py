@@ -56,9 +56,7 @@ export class History {
 def level_editor() -> Copilot:
     """Agent mode, as a mutation log: rounds, edits, commands, an abandoned and a cancelled
     request, an image, a subagent."""
-    s = Copilot(
-        "level-editor", GAME, "2026-10-27 16:20", log=True, files={"src/editor.ts": EDITOR}
-    )
+    s = Copilot("level-editor", GAME, "2026-10-27 16:20", log=True, files={"src/editor.ts": EDITOR})
     s.ask(
         "Add undo to the level editor: Ctrl+Z takes back the last 50 changes. With tests.",
         wait=20,
@@ -183,7 +181,7 @@ def level_editor() -> Copilot:
     )
     s.end(
         "Redo works, and both read `event.key` now: on a German keyboard `event.code` 'KeyZ' is "
-        "the key of **Y**.\n\n```ts\nif (event.ctrlKey && event.key.toLowerCase() === \"z\")\n"
+        'the key of **Y**.\n\n```ts\nif (event.ctrlKey && event.key.toLowerCase() === "z")\n'
         "  event.shiftKey ? editor.redo() : editor.undo();\n```",
     )
     s.ask(
@@ -247,7 +245,9 @@ def link_check() -> Copilot:
     s.step(
         "I'll ask the link checker.",
         calls=[
-            s.mcp("links", "check_site", {"root": "public"}, "No such directory: public", error=True)
+            s.mcp(
+                "links", "check_site", {"root": "public"}, "No such directory: public", error=True
+            )
         ],
     )
     s.step(
@@ -412,7 +412,10 @@ def tide_chart() -> tuple[Composer, Composer]:
         status="cancelled",
         rejected=True,
     )
-    s.say("The bands are there. You declined `make deploy`, so it is not live yet.", tokens=(9_800, 420))
+    s.say(
+        "The bands are there. You declined `make deploy`, so it is not live yet.",
+        tokens=(9_800, 420),
+    )
     return s, child
 
 
@@ -535,9 +538,7 @@ def dead_code() -> tuple[CursorCli, CursorCli]:
     s.step("", ("Delete", {"path": f"{API}/teahouse/legacy.py"}, ""))
     s.step("Deleted. All tests pass.")
     child.prompt("List unused templates.", wait=0)
-    child.step(
-        "", ("Grep", {"pattern": "birthday", "path": f"{API}/teahouse"}, "")
-    )
+    child.step("", ("Grep", {"pattern": "birthday", "path": f"{API}/teahouse"}, ""))
     child.step("`mail/birthday.txt` is named nowhere.")
     return s, child
 
@@ -547,7 +548,9 @@ def dead_code() -> tuple[CursorCli, CursorCli]:
 
 def water_sound() -> tuple[Trae, Trae, list[str]]:
     """A chat, a session of the builder, and prompts of which one is in no session any more."""
-    build = Trae("water-sound", "2026-11-13 17:45", "Sound of water near the pond", "Gemini-3-Flash")
+    build = Trae(
+        "water-sound", "2026-11-13 17:45", "Sound of water near the pond", "Gemini-3-Flash"
+    )
     first = "池塘附近要有水声，越近越大。用 Web Audio，不要加新的依赖。"
     build.prompt(first, wait=0, files=(f"{GAME}/src/audio.ts",))
     build.build(
@@ -571,7 +574,10 @@ def water_sound() -> tuple[Trae, Trae, list[str]]:
         build.step(
             "run_command",
             {"command": "npm run build"},
-            {"output": "src/water.ts(3,9): error TS2532: Object is possibly undefined.", "exit_code": 2},
+            {
+                "output": "src/water.ts(3,9): error TS2532: Object is possibly undefined.",
+                "exit_code": 2,
+            },
             status="failed",
         ),
         build.step(
@@ -613,7 +619,9 @@ def water_sound() -> tuple[Trae, Trae, list[str]]:
         think="A jump under constant gravity is a parabola; one formula does both halves.",
     )
     chat.prompt("and if it should look heavier?", wait=40)
-    chat.chat("Shorten the time, not the height: a heavy frog falls no faster, but it leaves later.")
+    chat.chat(
+        "Shorten the time, not the height: a heavy frog falls no faster, but it leaves later."
+    )
     typed = [first, second, question, "Draw a lily pad as SVG, 64 × 64"]
     return build, chat, typed
 

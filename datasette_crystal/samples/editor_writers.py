@@ -472,8 +472,8 @@ class Copilot(Clock):
             lines = after.split("\n")
             for hunk in hunks(before, after):
                 # VS Code keeps whole lines: the new text, and where the old lines stood
-                head = len([line for line in _until_change(hunk["lines"])])
-                tail = len([line for line in _until_change(hunk["lines"][::-1])])
+                head = _unchanged(hunk["lines"])
+                tail = _unchanged(hunk["lines"][::-1])
                 first = hunk["newStart"] + head
                 last = hunk["newStart"] + hunk["newLines"] - tail
                 gone = hunk["oldLines"] - head - tail
@@ -597,13 +597,9 @@ class Copilot(Clock):
         )
 
 
-def _until_change(lines: list[str]) -> list[str]:
-    found = []
-    for line in lines:
-        if line[:1] != " ":
-            break
-        found.append(line)
-    return found
+def _unchanged(lines: list[str]) -> int:
+    """How many lines of a hunk are unchanged before the first one that is not."""
+    return next(number for number, line in enumerate(lines) if line[:1] != " ")
 
 
 # -------------------------------------------------------------------------------------- Cursor
@@ -1025,8 +1021,8 @@ class CursorCli(Clock):
             shown = []
             for part in content:
                 if part["type"] == "reasoning":
-                    part = {"type": "text", "text": "[REDACTED]"}
-                elif part["type"] == "tool-call":
+                    continue
+                if part["type"] == "tool-call":
                     part = {"type": "tool_use", "name": part["toolName"], "input": part["args"]}
                 shown.append(part)
             lines.append({"role": message["role"], "message": {"content": shown}})
