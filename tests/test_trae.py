@@ -838,7 +838,9 @@ def test_sessions_without_text_are_named_also_where_nothing_is_encrypted(home: H
     home.put({KEY: stored(session("stub"), {"sessionId": "bare"})})
     assert home.scan() == ([], [])
     info = home.adapter.detect(home.env)
-    assert info is not None and info.warnings == ["Trae: 2 sessions are listed without text"]
+    assert info is not None and info.warnings == [
+        "Trae: 2 sessions are listed without text, so that there is nothing to import"
+    ]
 
 
 def imported(home: Home, database: Path) -> dict[str, Any]:

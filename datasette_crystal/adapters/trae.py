@@ -442,7 +442,10 @@ class TraeAdapter:
                 reason = _encrypted_reason(encrypted, len(stubs - ids))
                 info.unreadable.append(Unreadable(str(encrypted), reason))
             elif stubs - ids:
-                info.warnings.append(f"{product}: {_counted(len(stubs - ids))} listed without text")
+                info.warnings.append(
+                    f"{product}: {_counted(len(stubs - ids))} listed without text, so that there is "
+                    "nothing to import"
+                )
         if not info.roots:
             return None
         info.conversations = len(ids)
@@ -620,8 +623,8 @@ def _encrypted_reason(path: Path, sessions: int) -> str:
         return _reason(error)
     if plain:
         return "a database of a form that is not known; conversations in it are not read"
-    listed = f"{_counted(sessions)} listed without text; " if sessions else ""
-    return f"{listed}Trae keeps the texts in this database, which is encrypted and cannot be read"
+    listed = f"{_counted(sessions)} listed without text: " if sessions else ""
+    return f"{listed}Trae keeps the texts in this database, encrypted with a key that only it has"
 
 
 def _counted(sessions: int) -> str:
