@@ -783,10 +783,14 @@ def test_questions_and_answers(home: Home) -> None:
 
 
 def test_unknown_parts_are_reported_and_their_text_is_kept(home: Home) -> None:
-    home.flat(session(request(1, "q", {"kind": "hologram", "content": {"value": "shiny"}})))
+    hologram = {"kind": "hologram", "content": {"value": "shiny"}}
+    home.flat(session(request(1, "q", *[hologram] * 4)))
     parsed = home.parse()
     assert ("notification", "shiny") in rows(parsed.conversations[0])
-    assert [sample.type for sample in parsed.files[0].samples] == ["hologram"]
+    (records,) = parsed.files
+    # the session, its request, and four parts; three of a type are shown as samples
+    assert (records.records, records.kept, records.unknown) == (6, 2, 4)
+    assert [sample.type for sample in records.samples] == ["hologram"] * 3
 
 
 def test_what_was_retracted_is_abandoned(home: Home) -> None:

@@ -12,7 +12,7 @@ them nor only existing ones: it gives titles, nothing else.
 What a session holds, and how it becomes messages, is the business of :mod:`.copilot_session`.
 
 Records: the values of a ``.jsonl``; of a ``.json``, or of a session in a database, the session
-itself and each of its requests.
+itself and each of its requests; and any part of an answer whose kind is not known.
 """
 
 from __future__ import annotations
@@ -562,7 +562,7 @@ def _parsed(
     files: list[FileRecords],
     whole: bool,
 ) -> Parsed:
-    conversation = build_conversation(SOURCE, meta.session_id, session, requests, files[0].samples)
+    conversation = build_conversation(SOURCE, meta.session_id, session, requests, files[0])
     storage = Path(place.storage) if place.storage else None
     project: Project | None = read_project(storage) if storage is not None else None
     if project is not None:
@@ -585,6 +585,7 @@ def _find_stored(storage: Path, root: Path) -> Iterator[_Found | ScanProblem]:
     database = storage / _DATABASE
     try:
         if not _mentions(database, _OLD_KEY.encode()):
+            _check_header(database)
             return
         sessions = _stored_sessions(*_state_of(database))
     except FileNotFoundError:
@@ -598,6 +599,13 @@ def _find_stored(storage: Path, root: Path) -> Iterator[_Found | ScanProblem]:
         place = _Place("database", str(database), "", str(storage))
         meta = ConversationMeta(SOURCE, session_id, (file,), digest, place)
         yield _Found((0, date, len(data)), meta)
+
+
+def _check_header(database: Path) -> None:
+    """Raises :class:`ValueError` where the file is no SQLite database (an empty one is)."""
+    with open_lines(database) as file:
+        if file.read(16) not in (b"", b"SQLite format 3\0"):
+            raise ValueError("not a SQLite database, or an encrypted one")
 
 
 def _mentions(database: Path, key: bytes) -> bool:

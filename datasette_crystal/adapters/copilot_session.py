@@ -17,11 +17,11 @@ import orjson
 from ..model import (
     Attachment,
     FileEdit,
+    FileRecords,
     ParsedConversation,
     ParsedMessage,
     ParsedToolCall,
     Tokens,
-    UnknownRecord,
 )
 from ..text import clean, count, first_line, iso_time, json_text
 from .vscode_dirs import path_from_uri
@@ -54,11 +54,11 @@ def build_conversation(
     session_id: str,
     session: dict[str, Any],
     requests: Iterable[tuple[Any, bool]],
-    samples: list[UnknownRecord],
+    records: FileRecords,
 ) -> ParsedConversation:
     """The conversation of a decoded session. ``requests`` are its requests, each with whether it
     was taken away from the session later: those are kept as ``abandoned``. Response parts of unknown
-    kinds are noted in ``samples``."""
+    kinds are counted in ``records``, as records of their own."""
     conversation = ParsedConversation(source, session_id)
     conversation.started_at = iso_time(session.get("creationDate"))
     conversation.cwd = path_from_uri(session.get("workingDirectory"))
@@ -70,7 +70,7 @@ def build_conversation(
     for position, (request, taken_away) in enumerate(requests):
         if taken_away and _was_stub(request, requests[position + 1 : position + 2]):
             continue
-        turn = _Turn(request, position, taken_away, samples)
+        turn = _Turn(request, position, taken_away, records)
         for message in turn.messages():
             uid = message.uid
             if uid in uids:  # ids are unique in real sessions
@@ -132,11 +132,11 @@ class _Turn:
         request: dict[str, Any],
         position: int,
         taken_away: bool,
-        samples: list[UnknownRecord],
+        records: FileRecords,
     ) -> None:
         self.request = request
         self.position = position
-        self.samples = samples
+        self.records = records
         identifier = _str(request.get("requestId"))
         self.uid = identifier or f"request-{position}"
         self.shared = bool(_UNIQUE_ID.fullmatch(identifier))
@@ -325,11 +325,8 @@ class _Turn:
         return path is not None and path == path_from_uri(previous.get("uri"))
 
     def _unknown(self, kind: str, part: dict[str, Any]) -> None:
-        if sum(sample.type == kind for sample in self.samples) < 3 and len(self.samples) < 50:
-            sample = clean(json_text(part))[:2000]
-            self.samples.append(
-                UnknownRecord(f"request {self.position}", clean(kind)[:200], sample)
-            )
+        self.records.records += 1
+        self.records.add_unknown(f"request {self.position}", clean(kind), clean(json_text(part)))
         self._event("notification", _text(part) or _text(part.get("content")))
 
     def _say(self, text: str) -> None:
