@@ -21,6 +21,7 @@ from datasette_crystal.model import (
 from datasette_crystal.plugins import get_adapters
 from datasette_crystal.samples import DATABASES, HOME, sample_home, shown_at
 from datasette_crystal.samples.build import databases, files, write
+from datasette_crystal.testing import check_adapter
 
 SOURCES = {
     "claude-code",
@@ -402,6 +403,13 @@ def test_everything_happened_in_the_story(
     for conversation in conversations:
         times = [m.timestamp for m in conversation.messages if m.timestamp]
         assert all("2026-09-28" <= time < "2026-12-01" for time in times), conversation.title
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES - {"claude-code", "codex"}))
+def test_adapters_of_editors_pass_the_kit(name: str) -> None:
+    # with a home of its own: the kit damages copies, and wants the originals untouched
+    with sample_home() as home:
+        check_adapter(get_adapters()[name], home)
 
 
 @pytest.fixture(scope="module")
