@@ -1,0 +1,1202 @@
+"""The overview of a crystal database: figures, an activity map, charts over time, tools, files,
+projects and the health of the import. All of it comes from ``daily_usage`` and from indexes, and
+every number leads to the rows that it was made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from .. import model
+from . import charts, cost
+from .pages import guarded, may_see, open_database, render
+from .urls import OVERVIEW, conversation_url, overview_url
+
+#: Everything that the page cannot do without, and what its optional parts are made of.
+TABLES = (
+    "sources",
+    "projects",
+    "conversations",
+    "messages",
+    "tool_calls",
+    "daily_usage",
+)
+FILES = ("file_edits", "file_history")
+HEALTH = ("import_health", "import_log", "source_files")
+
+PRESETS = (7, 30, 90)
+DIMENSIONS = {"source": "source", "project": "project", "model": "model"}
+MEASURES = ("conversations", "prompts", "tokens", "cost")
+
+#: Days before this one are a wrong clock's: they count, and are not drawn.
+_FIRST_DAY = date(2020, 1, 1)
+#: Series of a chart; what is left is the last one, "other".
+_SERIES = 5
+_MOST_ROWS = 400_000
+_MOST_PROJECTS = 1_000
+_OFFSET = re.compile(r"\(([+-])(\d\d):(\d\d)\)")
+
+
+# --------------------------------------------------------------------------- filters
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the address asks for. ``since`` and ``until`` are the first and last day, or ``None``."""
+
+    since: date | None = None
+    until: date | None = None
+    days: int | None = None
+    source: str = ""
+    project: int | None = None
+    by: str = "source"
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.since or self.until or self.source or self.project is not None)
+
+    def parameters(self, **changes: Any) -> dict[str, str]:
+        """The query string of these filters with changes; ``None`` takes one away."""
+        given: dict[str, Any] = {
+            "days": self.days,
+            "from": None if self.days else self.since,
+            "to": None if self.days else self.until,
+            "source": self.source,
+            "project": self.project,
+            "by": None if self.by == "source" else self.by,
+        } | changes
+        return {name: str(value) for name, value in given.items() if value not in (None, "")}
+
+
+def read_filters(arguments: Mapping[str, str], newest: date | None) -> tuple[Filters, list[str]]:
+    """The filters of an address, and what in it could not be understood. ``days`` counts back from
+    ``newest``, the last day on which anything happened: an archive stays readable."""
+    problems: list[str] = []
+
+    def day(name: str) -> date | None:
+        text = arguments.get(name, "").strip()
+        if not text:
+            return None
+        try:
+            if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+                raise ValueError
+            return date.fromisoformat(text)
+        except ValueError:
+            problems.append(f"“{text[:40]}” is not a date such as 2026-11-30.")
+            return None
+
+    def number(name: str, most: int) -> int | None:
+        text = arguments.get(name, "").strip()
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 19 and 0 <= int(text) <= most):
+            problems.append(f"“{text[:40]}” is not a number for {name}.")
+            return None
+        return int(text)
+
+    since, until = day("from"), day("to")
+    if since and until and since > until:
+        since, until = until, since
+    days = number("days", 36_500) or None
+    if since or until:
+        days = None
+    elif days:
+        until = newest
+        since = (
+            newest - timedelta(days=min(days, (newest - date.min).days + 1) - 1) if newest else None
+        )
+    by = arguments.get("by", "source")
+    return (
+        Filters(
+            since,
+            until,
+            days,
+            arguments.get("source", "")[:200],
+            number("project", 2**62),
+            by if by in DIMENSIONS else "source",
+        ),
+        problems,
+    )
+
+
+# --------------------------------------------------------------------------- time zone
+
+
+def utc_range(first: date, last: date, zone: str) -> tuple[str, str]:
+    """When the days from ``first`` to ``last`` begin and end, in UTC. ``zone`` is
+    ``import_runs.timezone``; where this machine keeps the same one, its summer time is known too."""
+
+    def moment(day: date) -> str:
+        midnight = datetime(day.year, day.month, day.day)
+        try:
+            utc = (
+                midnight.astimezone() if same else midnight.replace(tzinfo=fixed_offset(zone))
+            ).astimezone(timezone.utc)
+        except (OverflowError, ValueError, OSError):
+            utc = midnight
+        return utc.strftime("%Y-%m-%dT%H:%M:%S.000Z").zfill(24)
+
+    from ..usage import local_zone
+
+    same = zone == local_zone()
+    after = last + timedelta(days=1) if last < date.max else last
+    return moment(first), moment(after)
+
+
+def fixed_offset(zone: str) -> timezone:
+    """The offset in a zone such as ``CET (+01:00)``; UTC when there is none."""
+    found = _OFFSET.search(zone)
+    if not found:
+        return timezone.utc
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return (
+        timezone(offset if found[1] == "+" else -offset)
+        if offset < timedelta(hours=24)
+        else timezone.utc
+    )
+
+
+def local_time(timestamp: str | None, zone: str) -> str:
+    """A UTC time of the database as people of that zone read it: ``3 Nov 2026, 14:05``."""
+    from ..usage import local_zone
+
+    try:
+        moment = datetime.fromisoformat((timestamp or "").replace("Z", "+00:00"))
+        there = (
+            moment.astimezone() if zone == local_zone() else moment.astimezone(fixed_offset(zone))
+        )
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f"{charts.day_text(there.date())}, {there:%H:%M}"
+
+
+# --------------------------------------------------------------------------- numbers
+
+
+def whole(value: float) -> str:
+    """``12,345``."""
+    return f"{round(value):,}"
+
+
+def short(value: float) -> str:
+    """``12,345``, ``123 K``, ``1.2 M``: three digits are enough where there is little room."""
+    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if value >= limit:
+            scaled = value / limit
+            return f"{scaled:.1f} {unit}" if scaled < 100 else f"{scaled:,.0f} {unit}"
+    return f"{value / 1e3:,.0f} K" if value >= 100_000 else whole(value)
+
+
+def dollars(value: float) -> str:
+    """``$1,234.50``; what is less than a cent says so."""
+    if 0 < value < 0.01:
+        return "< $0.01"
+    return f"${value:,.2f}" if value < 10_000 else f"${value:,.0f}"
+
+
+def percent(part: float, whole_: float) -> str:
+    if not whole_ or not part:
+        return "0 %"
+    share = 100 * part / whole_
+    return f"{share:.1f} %" if 0.05 <= share < 99.95 else "< 0.1 %" if share < 1 else "100 %"
+
+
+# --------------------------------------------------------------------------- adding up
+
+
+@dataclass
+class Sums:
+    """What rows of ``daily_usage`` add up to."""
+
+    conversations: int = 0
+    prompts: int = 0
+    replies: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    counted: bool = False
+    recorded: float = 0.0
+    priced: float = 0.0
+    unpriced: int = 0
+    last: str = ""
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    @property
+    def cost(self) -> float:
+        return self.recorded + self.priced
+
+    def add(self, row: Sequence[Any], listed: float, unpriced: int) -> None:
+        self.conversations += row[4]
+        self.prompts += row[5]
+        self.replies += row[6]
+        self.tool_calls += row[7]
+        self.errors += row[8]
+        self.input += row[9] or 0
+        self.output += row[10] or 0
+        self.cache_read += row[11] or 0
+        self.cache_write += row[12] or 0
+        self.counted = self.counted or row[10] is not None or row[9] is not None
+        self.recorded += row[13] or 0.0
+        self.priced += listed
+        self.unpriced += unpriced
+        if row[0] > self.last and row[0][:1].isdigit():
+            self.last = row[0]
+
+
+USAGE = """
+select day, source, project_id, model, conversations, prompts, replies, tool_calls, errors,
+  input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, cost_origin
+from daily_usage
+{where}
+limit :most
+"""
+
+
+@dataclass
+class Added:
+    """Rows of ``daily_usage``, added up in every way that the page shows."""
+
+    total: Sums = field(default_factory=Sums)
+    by_source: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    by_project: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    by_model: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    #: (day, value of the dimension) → conversations, prompts, tokens, cost
+    cells: dict[tuple[date, Any], list[float]] = field(default_factory=dict)
+    #: day → prompts, replies, tool calls
+    days: dict[date, list[int]] = field(default_factory=dict)
+    #: prompts and replies of days that cannot be drawn
+    undrawn: int = 0
+
+
+def add_up(rows: Iterable[Sequence[Any]], by: str, latest: date) -> Added:
+    """Adds up rows of :data:`USAGE`. Tokens of conversations whose cost the tool recorded are not
+    priced again."""
+    added = Added()
+    column = {"source": 1, "project": 2, "model": 3}[by]
+    known_days: dict[str, date | None] = {}
+    for row in rows:
+        text = row[0]
+        if text not in known_days:
+            known_days[text] = _drawable(text, latest)
+        day = known_days[text]
+        tokens = (row[9] or 0) + (row[10] or 0) + (row[11] or 0) + (row[12] or 0)
+        listed, unpriced = 0.0, 0
+        if tokens and row[14] != "recorded":
+            rates = cost.rates(row[3], text)
+            if rates is None:
+                unpriced = tokens
+            else:
+                listed = rates.price(row[9] or 0, row[10] or 0, row[11] or 0, row[12] or 0)
+        added.total.add(row, listed, unpriced)
+        added.by_source[row[1]].add(row, listed, unpriced)
+        added.by_project[row[2]].add(row, listed, unpriced)
+        added.by_model[row[3]].add(row, listed, unpriced)
+        if day is None:
+            added.undrawn += row[5] + row[6]
+            continue
+        cell = added.cells.get((day, row[column]))
+        if cell is None:
+            cell = added.cells[day, row[column]] = [0, 0, 0, 0.0]
+        cell[0] += row[4]
+        cell[1] += row[5]
+        cell[2] += tokens
+        cell[3] += listed + (row[13] or 0.0)
+        counts = added.days.get(day)
+        if counts is None:
+            counts = added.days[day] = [0, 0, 0]
+        counts[0] += row[5]
+        counts[1] += row[6]
+        counts[2] += row[7]
+    return added
+
+
+def _drawable(text: str, latest: date) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if _FIRST_DAY <= day <= latest else None
+
+
+# --------------------------------------------------------------------------- queries
+
+NEWEST = """
+select c.title, c.source, c.session_id, c.project_id, c.model, c.kind, c.started_at,
+  c.prompt_count, c.message_count, c.tool_call_count
+from conversations c
+where c.kind not in ('subagent', 'prompt-history'){where}
+order by c.started_at desc
+limit 12
+"""
+
+KINDS = """
+select kind, count(*) from conversations c where 1{where} group by kind limit 50
+"""
+
+TOOLS = """
+select name, count(*), sum(status = 'error'), sum(status in ('ok', 'error')), sum(status = 'denied')
+from tool_calls
+{where}
+group by name
+order by 2 desc, name
+limit 10
+"""
+
+TOOLS_OF = """
+select t.name, count(*), sum(t.status = 'error'), sum(t.status in ('ok', 'error')),
+  sum(t.status = 'denied')
+from conversations c
+cross join tool_calls t on t.conversation_id = c.id
+where 1{where}
+group by t.name
+order by 2 desc, t.name
+limit 10
+"""
+
+FILES_EDITED = """
+with most as (
+  select path from file_edits group by path order by count(*) desc, path limit 10
+)
+select e.path, count(*), count(distinct e.conversation_id), sum(e.lines_added),
+  sum(e.lines_removed)
+from most join file_edits e on e.path = most.path
+group by e.path
+order by 2 desc, e.path
+"""
+
+FILES_EDITED_IN = """
+select e.path, count(*), count(distinct e.conversation_id), sum(e.lines_added),
+  sum(e.lines_removed)
+from file_edits e
+{join}
+where 1{where}
+group by e.path
+order by 2 desc, e.path
+limit 10
+"""
+
+HEALTH_OF = """
+select source, name, files, missing_files, failed_files, records, kept_records, ignored_records,
+  unknown_records, malformed_records
+from import_health
+where files > 0 or records > 0
+order by files desc
+limit 50
+"""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The filters as conditions on tables, for SQL and for Datasette's own pages."""
+
+    filters: Filters
+    start: str | None
+    end: str | None
+    project_name: str | None
+    may_sql: bool
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "source": self.filters.source,
+            "project": self.filters.project,
+            "start": self.start,
+            "end": self.end,
+            "since": str(self.filters.since or ""),
+            "until": str(self.filters.until or ""),
+            "most": _MOST_ROWS,
+        }
+
+    def where(self, time: str | None, source: str | None, project: str | None) -> str:
+        """``and …`` for the filters that are set, on these columns."""
+        parts = []
+        if time and self.start:
+            parts.append(f"{time} >= :start")
+        if time and self.end:
+            parts.append(f"{time} < :end")
+        if source and self.filters.source:
+            parts.append(f"{source} = :source")
+        if project and self.filters.project is not None:
+            parts.append(f"{project} = :project")
+        return "".join(f" and {part}" for part in parts)
+
+    def usage_where(self) -> str:
+        parts = []
+        if self.filters.since:
+            parts.append("day >= :since")
+        if self.filters.until:
+            parts.append("day <= :until")
+        if self.filters.source:
+            parts.append("source = :source")
+        if self.filters.project is not None:
+            parts.append("project_id = :project")
+        return "where " + " and ".join(parts) if parts else ""
+
+    def times(self, column: str) -> dict[str, str]:
+        found = {}
+        if self.start:
+            found[f"{column}__gte"] = self.start
+        if self.end:
+            found[f"{column}__lt"] = self.end
+        return found
+
+    def days(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.filters.since:
+            found["day__gte"] = self.filters.since
+        if self.filters.until:
+            found["day__lte"] = self.filters.until
+        return found | self.source() | self.project()
+
+    def source(self) -> dict[str, Any]:
+        return {"source": self.filters.source} if self.filters.source else {}
+
+    def project(self) -> dict[str, Any]:
+        if self.filters.project is None:
+            return {}
+        return {"project_id": self.filters.project}
+
+    def names(self) -> dict[str, Any]:
+        """Source and project as the views name them."""
+        name = {"project": self.project_name} if self.project_name is not None else {}
+        return self.source() | name
+
+    def conversations_where(self, source: bool, histories: bool = False) -> dict[str, str]:
+        """For tables that know only their conversation; needs the right to write SQL. With
+        ``histories``, prompts of which only a history is left are kept out, as daily_usage does."""
+        parts = []
+        if histories:
+            parts.append("kind <> 'prompt-history'")
+        if source and self.filters.source:
+            quoted = self.filters.source.replace("'", "''")
+            parts.append(f"source = '{quoted}'")
+        if self.filters.project is not None:
+            parts.append(f"project_id = {self.filters.project}")
+        if not parts or not self.may_sql:
+            return {}
+        return {
+            "_where": "conversation_id in (select id from conversations where "
+            + " and ".join(parts)
+            + ")"
+        }
+
+
+# --------------------------------------------------------------------------- the page
+
+
+@dataclass(frozen=True)
+class Links:
+    """Addresses that the page leads to."""
+
+    datasette: Any
+    database: str
+    scope: Scope
+    zone: str
+
+    def table(self, name: str, /, *groups: Mapping[str, Any], **more: Any) -> str:
+        """A table or view of Datasette with these filters."""
+        values: dict[str, Any] = {}
+        for group in (*groups, more):
+            values |= group
+        values["_nosuggest"] = "1"  # suggesting facets would take two seconds
+        return f"{self.datasette.urls.table(self.database, name)}?{urlencode(values)}"
+
+    def query(self, name: str, **values: Any) -> str:
+        """A saved query with its parameters."""
+        path = self.datasette.urls.query(self.database, name)
+        return f"{path}?{urlencode(values)}" if values else str(path)
+
+    def here(self, **changes: Any) -> str:
+        """This page with other filters."""
+        return overview_url(
+            self.datasette, self.database, **self.scope.filters.parameters(**changes)
+        )
+
+    def period(self, first: date, last: date) -> str:
+        """This page for some days."""
+        return self.here(**{"days": None, "from": first, "to": last})
+
+    def messages_of(self, day: date) -> str:
+        """The messages of a day. A project is no column of theirs: then it is this page."""
+        if self.scope.filters.project is not None and not self.scope.may_sql:
+            return self.period(day, day)
+        start, end = utc_range(day, day, self.zone)
+        return self.table(
+            "messages",
+            self.scope.source(),
+            self.scope.conversations_where(source=False),
+            timestamp__gte=start,
+            timestamp__lt=end,
+            _sort="timestamp",
+        )
+
+    def usage(self, **more: Any) -> str:
+        """The rows of daily_usage that a figure adds up."""
+        return self.table("daily_usage", self.scope.days(), more)
+
+
+async def _overview(datasette: Any, request: Any) -> Any:
+    from ..compat import allowed
+
+    db = await open_database(datasette, request, TABLES)
+    see = partial(may_see, datasette, request.actor, db.name)
+    may_files, may_health, may_runs = [await see(t) for t in (FILES, HEALTH, ("import_runs",))]
+    today = date.today()
+    first_run, days, sources, projects = await asyncio.gather(
+        _rows(db, "select timezone, started_at, version from import_runs order by id desc limit 1")
+        if may_runs
+        else _none(),
+        _rows(
+            db,
+            "select (select min(day) from daily_usage where day >= :first), "
+            "(select max(day) from daily_usage where day <= :last)",
+            {"first": str(_FIRST_DAY), "last": str(today + timedelta(days=1))},
+        ),
+        _rows(db, "select id, name from sources order by name limit 200"),
+        _rows(
+            db,
+            "select id, name, path from projects order by name, path limit :most",
+            {"most": _MOST_PROJECTS},
+        ),
+    )
+    run = first_run[0] if first_run else None
+    zone = run[0] if run else "UTC"
+    oldest, newest = (_drawable(day or "", today + timedelta(days=1)) for day in days[0])
+    filters, problems = read_filters(_arguments(request), newest)
+    labels = Labels({row[0]: row[1] for row in sources}, _project_labels(projects))
+    start = utc_range(filters.since, filters.since, zone)[0] if filters.since else None
+    end = utc_range(filters.until, filters.until, zone)[1] if filters.until else None
+    project_name = next((row[1] for row in projects if row[0] == filters.project), None)
+    if filters.project is not None and project_name is None:
+        project_name = await _project_name(db, filters.project)
+    may_sql = await allowed(datasette, request.actor, "execute-sql", db.name)
+    scope = Scope(filters, start, end, project_name, may_sql)
+    usage, kinds, newest_conversations, tools, files, health = await asyncio.gather(
+        _rows(db, USAGE.format(where=scope.usage_where()), scope.values()),
+        _rows(
+            db,
+            KINDS.format(where=scope.where("c.started_at", "c.source", "c.project_id")),
+            scope.values(),
+        ),
+        _rows(
+            db,
+            NEWEST.format(where=scope.where("c.started_at", "c.source", "c.project_id")),
+            scope.values(),
+        ),
+        _rows(db, _tools_sql(scope), scope.values()),
+        _rows(db, _files_sql(scope), scope.values()) if may_files else _none(),
+        _rows(db, HEALTH_OF) if may_health else _none(),
+    )
+    links = Links(datasette, db.name, scope, zone)
+    page = Page(links, labels, filters, oldest, newest, today + timedelta(days=1), dict(kinds))
+    context = await asyncio.to_thread(
+        page.context, usage, newest_conversations, tools, files, health
+    )
+    context |= {
+        "problems": problems,
+        "zone": zone if run else None,
+        "last_import": local_time(run[1], zone) if run else None,
+        "version": run[2] if run else None,
+        "may_files": may_files,
+        "may_health": may_health,
+        "command": f"datasette crystal import {db.name}.db",
+    }
+    return await render(datasette, request, "crystal_overview.html", context, OVERVIEW)
+
+
+#: ``/{db}/-/crystal``
+overview = guarded(_overview)
+
+
+def _arguments(request: Any) -> dict[str, str]:
+    """The first value of each parameter, without what no text can be."""
+    return {
+        name: (request.args.get(name) or "").replace("\x00", "")
+        for name in ("from", "to", "days", "source", "project", "by")
+    }
+
+
+async def _rows(db: Any, sql: str, values: Mapping[str, Any] | None = None) -> list[Any]:
+    return list((await db.execute(sql, values or {})).rows)
+
+
+async def _none() -> list[Any]:
+    return []
+
+
+async def _project_name(db: Any, project: int) -> str | None:
+    rows = await _rows(db, "select name from projects where id = :id", {"id": project})
+    return rows[0][0] if rows else None
+
+
+def _tools_sql(scope: Scope) -> str:
+    if scope.filters.source or scope.filters.project is not None:
+        return TOOLS_OF.format(where=scope.where("t.started_at", "c.source", "c.project_id"))
+    where = scope.where("started_at", None, None)
+    return TOOLS.format(where=f"where 1{where}" if where else "")
+
+
+def _files_sql(scope: Scope) -> str:
+    join = []
+    if scope.start or scope.end:
+        join.append("join messages m on m.id = e.message_id")
+    if scope.filters.source or scope.filters.project is not None:
+        join.append("join conversations c on c.id = e.conversation_id")
+    if not join:
+        return FILES_EDITED
+    return FILES_EDITED_IN.format(
+        join="\n".join(join), where=scope.where("m.timestamp", "c.source", "c.project_id")
+    )
+
+
+def _project_labels(rows: Iterable[Sequence[Any]]) -> dict[int, str]:
+    """Names of projects; those that share one are told apart by their paths."""
+    rows = list(rows)
+    times: dict[str, int] = defaultdict(int)
+    for row in rows:
+        times[row[1]] += 1
+    return {row[0]: row[1] if times[row[1]] == 1 else f"{row[1]} ({row[2]})" for row in rows}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What people call sources and projects."""
+
+    sources: dict[str, str]
+    projects: dict[int, str]
+
+    def of(self, dimension: str, value: Any) -> str:
+        if dimension == "source":
+            return self.sources.get(value, str(value))
+        if dimension == "project":
+            if value is None:
+                return "no project"
+            return self.projects.get(value, f"project {value}")
+        return "no model named" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Turns rows into what the template shows."""
+
+    links: Links
+    labels: Labels
+    filters: Filters
+    oldest: date | None
+    newest: date | None
+    latest: date
+    kinds: dict[str, int]
+
+    def context(
+        self,
+        usage: Sequence[Any],
+        newest: Sequence[Any],
+        tools: Sequence[Any],
+        files: Sequence[Any],
+        health: Sequence[Any],
+    ) -> dict[str, Any]:
+        added = add_up(usage, self.filters.by, self.latest)
+        first, last = self._range(added)
+        total = added.total
+        return {
+            "filters": self.filters,
+            "here": self.links.here,
+            "empty": not self.newest and not usage and not self.kinds,
+            "nothing": not usage,
+            "truncated": len(usage) >= _MOST_ROWS,
+            "undrawn": added.undrawn,
+            "undrawn_href": self.links.table(
+                "daily_usage", {"day__not": ""}, self.links.scope.source(), _sort_desc="day"
+            ),
+            "period": (charts.day_text(first), charts.day_text(last)) if first and last else None,
+            "presets": self._presets(),
+            "source_options": sorted(self.labels.sources.items(), key=lambda item: item[1].lower()),
+            "project_options": sorted(
+                self.labels.projects.items(), key=lambda item: item[1].lower()
+            ),
+            "figures": self._figures(total),
+            "heat": self._heat(added, first, last),
+            "years": self._years(),
+            "dimensions": [
+                {"name": name, "href": self.links.here(by=name), "current": name == self.filters.by}
+                for name in DIMENSIONS
+            ],
+            **self._charts(added, first, last),
+            "cost_label": cost.LABEL,
+            "total": total,
+            "models": self._models(added),
+            "unpriced": self._unpriced(added),
+            "without_tokens": sorted(
+                self.labels.of("source", source)
+                for source, sums in added.by_source.items()
+                if not sums.counted and sums.replies
+            ),
+            "tools": self._tools(tools),
+            "tools_href": self.links.table("tool_stats", _sort_desc="calls"),
+            "files": self._files(files),
+            "files_href": self.links.query("most_edited_files"),
+            "newest": [self._conversation(row) for row in newest],
+            "newest_href": self.links.table(
+                "conversations",
+                self.links.scope.times("started_at"),
+                self.links.scope.source(),
+                self.links.scope.project(),
+                kind__notin="subagent,prompt-history",
+                _sort_desc="started_at",
+            ),
+            "projects": self._projects(added),
+            "projects_href": self.links.table("projects"),
+            "more_projects": max(0, len(added.by_project) - 10),
+            "health": self._health(health),
+            "health_href": self.links.table("import_health"),
+            "lost_href": self.links.query("what_could_not_be_read"),
+            "unknown_href": self.links.query("unknown_records_by_type"),
+            "histories": self.kinds.get("prompt-history", 0),
+            "histories_href": self.links.table(
+                "conversations", self.links.scope.source(), kind="prompt-history"
+            ),
+        }
+
+    def _range(self, added: Added) -> tuple[date | None, date | None]:
+        """The days that are drawn."""
+        if self.filters.since or self.filters.until:
+            first = self.filters.since or self.oldest or self.filters.until
+            last = self.filters.until or self.newest or self.filters.since
+            assert first and last
+            first, last = max(first, _FIRST_DAY), min(last, self.latest)
+        elif added.days:
+            first, last = min(added.days), max(added.days)
+        else:
+            return None, None
+        return (first, last) if first <= last else (None, None)
+
+    def _presets(self) -> list[dict[str, Any]]:
+        cleared = {"from": None, "to": None}
+        found = [
+            {
+                "label": f"{days} days",
+                "href": self.links.here(days=days, **cleared),
+                "current": self.filters.days == days,
+            }
+            for days in PRESETS
+        ]
+        found.append(
+            {
+                "label": "All",
+                "href": self.links.here(days=None, **cleared),
+                "current": not (self.filters.since or self.filters.until or self.filters.days),
+            }
+        )
+        return found
+
+    def _years(self) -> list[dict[str, Any]]:
+        if not self.oldest or not self.newest or self.newest - self.oldest < timedelta(days=365):
+            return []
+        years = range(self.newest.year, self.oldest.year - 1, -1)
+        return [
+            {
+                "label": str(year),
+                "href": self.links.period(date(year, 1, 1), date(year, 12, 31)),
+                "current": (self.filters.since, self.filters.until)
+                == (date(year, 1, 1), date(year, 12, 31)),
+            }
+            for year in years
+        ]
+
+    def _figures(self, total: Sums) -> list[dict[str, Any]]:
+        links, scope = self.links, self.links.scope
+        subagents = self.kinds.get("subagent", 0)
+        kinds = {"kind__not": "prompt-history"}
+        cost_note = cost.LABEL
+        if total.recorded and not total.priced:
+            cost_note = "recorded by the tools"
+        elif total.recorded:
+            cost_note = f"{dollars(total.recorded)} recorded, the rest {cost.LABEL}"
+        has_cost = bool(total.cost or (total.tokens and not total.unpriced))
+        return [
+            {
+                "label": "Conversations",
+                "value": total.conversations,
+                "note": f"{whole(subagents)} of them subagents" if subagents else "",
+                "href": links.table(
+                    "conversations",
+                    scope.times("started_at"),
+                    scope.source(),
+                    scope.project(),
+                    kinds,
+                    _sort_desc="started_at",
+                ),
+            },
+            {
+                "label": "Prompts",
+                "value": total.prompts,
+                "note": "that a person typed",
+                "href": self._messages(model.PROMPT_KINDS),
+            },
+            {
+                "label": "Replies",
+                "value": total.replies,
+                "note": "of the models",
+                "href": self._messages(model.MODEL_KINDS, characters__gt=0),
+            },
+            {
+                "label": "Tool calls",
+                "value": total.tool_calls,
+                "note": f"{whole(total.errors)} errors" if total.errors else "no errors",
+                "href": self._calls(),
+            },
+            {
+                "label": "Tokens",
+                "value": total.tokens,
+                "text": short(total.tokens) if total.counted else "–",
+                "note": f"{short(total.output)} written by the models"
+                if total.counted
+                else "not recorded",
+                "href": links.usage(_sort_desc="day"),
+            },
+            {
+                "label": "Cost",
+                "value": total.cost,
+                "text": dollars(total.cost) if has_cost else "–",
+                "note": cost_note if has_cost else "no prices for these tokens",
+                "href": links.query(
+                    "tokens_by_project_and_model", since=str(self.filters.since or "")
+                )
+                if not (self.filters.until or scope.source() or scope.project())
+                else links.usage(_sort_desc="day"),
+            },
+        ]
+
+    def _messages(self, kinds: Iterable[str], **more: Any) -> str:
+        scope = self.links.scope
+        if self.filters.project is not None and not scope.may_sql:
+            return self.links.usage()
+        return self.links.table(
+            "messages",
+            scope.times("timestamp"),
+            scope.source(),
+            scope.conversations_where(
+                source=False, histories=bool(self.kinds.get("prompt-history"))
+            ),
+            more,
+            kind__in=",".join(sorted(kinds)),
+            _sort_desc="timestamp",
+        )
+
+    def _calls(self, name: str | None = None) -> str:
+        scope = self.links.scope
+        where = scope.conversations_where(source=True)
+        if not where and (scope.source() or scope.project()):
+            return self.links.usage()
+        named = {} if name is None else {"name": name}
+        return self.links.table(
+            "tool_calls", scope.times("started_at"), where, named, _sort_desc="started_at"
+        )
+
+    def _heat(self, added: Added, first: date | None, last: date | None) -> dict[str, Any] | None:
+        if not first or not last:
+            return None
+        counts = {day: prompts + replies for day, (prompts, replies, _) in added.days.items()}
+        # a short range still looks like a calendar
+        begin = first if self.filters.since else min(first, last - timedelta(weeks=52))
+        drawn = charts.heat_map(counts, begin, last)
+        cells = []
+        for cell in drawn.cells:
+            prompts, replies, calls = added.days.get(cell.day, (0, 0, 0))
+            words = (
+                f"{_count(prompts, 'prompt', 'prompts')}, {_count(replies, 'reply', 'replies')}, "
+                f"{_count(calls, 'tool call', 'tool calls')}"
+                if prompts or replies or calls
+                else "nothing"
+            )
+            cells.append(
+                {
+                    "x": cell.x,
+                    "y": cell.y,
+                    "level": cell.level,
+                    "day": charts.day_text(cell.day),
+                    "text": f"{charts.day_text(cell.day)}: {words}",
+                    "href": self.links.messages_of(cell.day) if cell.count else None,
+                    "counts": (prompts, replies, calls),
+                }
+            )
+        active = {day: n for day, n in counts.items() if drawn.first <= day <= drawn.last and n}
+        busiest = max(active, key=lambda day: (active[day], day), default=None)
+        return {
+            "chart": drawn,
+            "cells": cells,
+            "active": len(active),
+            "days": (drawn.last - drawn.first).days + 1,
+            "first": charts.day_text(drawn.first),
+            "last": charts.day_text(drawn.last),
+            "busiest": busiest
+            and {
+                "day": charts.day_text(busiest),
+                "count": active[busiest],
+                "href": self.links.messages_of(busiest),
+            },
+            "streak": _longest_streak(active),
+            "href": self.links.query("tokens_by_day", source=self.filters.source)
+            if self.filters.project is None
+            else self.links.usage(_sort_desc="day"),
+            "table_href": self.links.usage(_sort_desc="day"),
+        }
+
+    def _charts(self, added: Added, first: date | None, last: date | None) -> dict[str, Any]:
+        if not first or not last:
+            return {"charts": [], "legend": []}
+        by = self.filters.by
+        sums = {"source": added.by_source, "project": added.by_project, "model": added.by_model}[by]
+        ranked = sorted(
+            sums, key=lambda value: (-sums[value].prompts - sums[value].replies, str(value))
+        )
+        ranked = [v for v in ranked if sums[v].prompts + sums[v].replies + sums[v].tokens] or ranked
+        shown = ranked if len(ranked) <= _SERIES + 1 else ranked[:_SERIES]
+        series = {value: number for number, value in enumerate(shown)}
+        names = [self.labels.of(by, value) for value in shown]
+        if len(shown) < len(ranked):
+            names.append(f"{len(ranked) - len(shown)} others")
+        if not self.filters.since and not self.filters.until:
+            first = min(first, last - timedelta(days=13))  # a single day is not a chart
+        unit = charts.unit_for(first, last)
+        spans = charts.buckets(first, last, unit)
+        place = {charts.start_of(span.first, unit): index for index, span in enumerate(spans)}
+        grids = [[[0.0] * len(spans) for _ in names] for _ in MEASURES]
+        for (day, value), cell in added.cells.items():
+            index = place.get(charts.start_of(day, unit))
+            if index is None:
+                continue
+            row = series.get(value, len(names) - 1)
+            for measure, amount in enumerate(cell):
+                grids[measure][row][index] += amount
+        found = []
+        for measure, grid in zip(MEASURES, grids, strict=True):
+            write = dollars if measure == "cost" else short
+            drawn = charts.stacked(spans, names, grid, write)
+            found.append(
+                {
+                    "name": measure,
+                    "title": measure.capitalize(),
+                    "chart": drawn,
+                    "total": write(drawn.total),
+                    "bars": [(bar, self._span(bar.bucket, unit)) for bar in drawn.bars],
+                    "rows": [
+                        (bucket.label, self._span(bucket, unit), parts, sum_)
+                        for bucket, parts, sum_ in drawn.rows
+                    ],
+                    "href": self.links.usage(_sort_desc="day"),
+                    "note": cost.LABEL if measure == "cost" else "",
+                }
+            )
+        legend = [
+            {"name": name, "number": number, "href": self._legend_link(by, shown, number)}
+            for number, name in enumerate(names)
+        ]
+        return {"charts": found, "legend": legend, "unit": unit, "series": names}
+
+    def _span(self, bucket: charts.Bucket, unit: str) -> str:
+        if unit == "day":
+            return self.links.messages_of(bucket.first)
+        return self.links.period(bucket.first, bucket.last)
+
+    def _legend_link(self, by: str, shown: Sequence[Any], number: int) -> str | None:
+        if number >= len(shown):
+            return None
+        value = shown[number]
+        if by == "model":
+            return self._usage_of_model(value)
+        if value is None:
+            return None
+        return self.links.here(**{by: value})
+
+    def _usage_of_model(self, name: str | None) -> str:
+        named = {"model__isnull": "1"} if name is None else {"model": name}
+        return self.links.table("daily_usage", self.links.scope.days(), named, _sort_desc="day")
+
+    def _models(self, added: Added) -> list[dict[str, Any]]:
+        found = []
+        for name, sums in added.by_model.items():
+            if not sums.tokens and not sums.cost:
+                continue
+            found.append(
+                {
+                    "name": self.labels.of("model", name),
+                    "href": self._usage_of_model(name),
+                    "sums": sums,
+                    "tokens": [
+                        short(n)
+                        for n in (sums.input, sums.cache_write, sums.cache_read, sums.output)
+                    ],
+                    "listed": dollars(sums.priced) if sums.priced else "",
+                    "recorded": dollars(sums.recorded) if sums.recorded else "",
+                }
+            )
+        found.sort(key=lambda item: (-item["sums"].cost, -item["sums"].tokens, item["name"]))
+        return found[:10]
+
+    def _unpriced(self, added: Added) -> list[dict[str, Any]]:
+        found = [
+            {
+                "name": self.labels.of("model", name),
+                "tokens": short(sums.unpriced),
+                "number": sums.unpriced,
+                "href": self._usage_of_model(name),
+            }
+            for name, sums in added.by_model.items()
+            if sums.unpriced
+        ]
+        return sorted(found, key=lambda item: (-item["number"], item["name"]))[:30]
+
+    def _tools(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        most = max((row[1] for row in rows), default=1)
+        scope = self.links.scope
+        return [
+            {
+                "name": name,
+                "calls": whole(calls),
+                "share": max(1, round(100 * calls / most)),
+                "failed_share": round(100 * failed / most, 1),
+                "failed": whole(failed) if failed else "",
+                "denied": denied,
+                "rate": percent(failed, judged) if judged else "",
+                "bad": judged >= 10 and failed / judged >= 0.15,
+                "href": self._calls(name),
+                "failed_href": self.links.table(
+                    "failed_tool_calls",
+                    scope.times("started_at"),
+                    scope.names(),
+                    name=name,
+                    status="error",
+                    _sort_desc="started_at",
+                ),
+            }
+            for name, calls, failed, judged, denied in rows
+        ]
+
+    def _files(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        scope = self.links.scope
+        found = []
+        for path, edits, conversations, lines_added, removed in rows:
+            cut = max(path.rfind("/"), path.rfind("\\")) + 1
+            found.append(
+                {
+                    "folder": path[:cut],
+                    "name": path[cut:] or path,
+                    "edits": whole(edits),
+                    "conversations": whole(conversations),
+                    "added": whole(lines_added) if lines_added else "",
+                    "removed": whole(removed) if removed else "",
+                    "href": self.links.table(
+                        "file_history",
+                        scope.times("timestamp"),
+                        scope.names(),
+                        path=path,
+                        _sort_desc="timestamp",
+                    ),
+                }
+            )
+        return found
+
+    def _conversation(self, row: Sequence[Any]) -> dict[str, Any]:
+        title, source, session_id, project, model_, kind, started, prompts, messages, calls = row
+        return {
+            "title": title.strip() or "Untitled",
+            "href": conversation_url(self.links.datasette, self.links.database, source, session_id),
+            "source": self.labels.of("source", source),
+            "project": self.labels.of("project", project) if project is not None else "",
+            "project_href": self.links.here(project=project) if project is not None else "",
+            "model": model_ or "",
+            "kind": kind if kind != "main" else "",
+            "started": started,
+            "when": local_time(started, self.links.zone),
+            "counts": f"{_count(prompts, 'prompt', 'prompts')}, "
+            f"{_count(messages, 'message', 'messages')}, "
+            f"{_count(calls, 'tool call', 'tool calls')}",
+        }
+
+    def _projects(self, added: Added) -> list[dict[str, Any]]:
+        ranked = sorted(
+            added.by_project.items(),
+            key=lambda item: (-item[1].prompts, -item[1].conversations, str(item[0])),
+        )[:10]
+        most = max((sums.prompts for _, sums in ranked), default=0) or 1
+        return [
+            {
+                "name": self.labels.of("project", project),
+                "href": self.links.here(project=project) if project is not None else None,
+                "rows_href": self.links.table(
+                    "conversations",
+                    self.links.scope.times("started_at"),
+                    self.links.scope.source(),
+                    {"project_id__isnull": "1"} if project is None else {"project_id": project},
+                    kind__not="prompt-history",
+                    _sort_desc="started_at",
+                ),
+                "conversations": whole(sums.conversations),
+                "prompts": whole(sums.prompts),
+                "share": round(100 * sums.prompts / most),
+                "calls": whole(sums.tool_calls),
+                "tokens": short(sums.tokens) if sums.counted else "",
+                "last": charts.day_text(date.fromisoformat(sums.last))
+                if _drawable(sums.last, self.latest)
+                else "",
+            }
+            for project, sums in ranked
+        ]
+
+    def _health(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        found = []
+        for source, name, files, missing, failed, records, kept, ignored, unknown, broken in rows:
+            found.append(
+                {
+                    "name": name,
+                    "href": self.links.table("import_log", source=source, _sort_desc="id"),
+                    "failed_href": self.links.table(
+                        "import_log", source=source, status__in="error,unreadable", _sort_desc="id"
+                    ),
+                    "missing_href": self.links.table(
+                        "source_files", source=source, missing_since__notnull="1"
+                    ),
+                    "unknown_href": self.links.table(
+                        "import_log", source=source, unknown_records__gt=0, _sort_desc="id"
+                    ),
+                    "broken_href": self.links.table(
+                        "import_log", source=source, malformed_records__gt=0, _sort_desc="id"
+                    ),
+                    "files": whole(files or 0),
+                    "missing": missing or 0,
+                    "failed": failed or 0,
+                    "records": whole(records or 0),
+                    "kept": whole(kept or 0),
+                    "ignored": whole(ignored or 0),
+                    "unknown": unknown or 0,
+                    "broken": broken or 0,
+                }
+            )
+        return found
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{whole(number)} {one if number == 1 else many}"
+
+
+def _longest_streak(days: Iterable[date]) -> int:
+    longest = run = 0
+    before = None
+    for day in sorted(days):
+        run = run + 1 if before and day - before == timedelta(days=1) else 1
+        longest, before = max(longest, run), day
+    return longest
