@@ -75,3 +75,10 @@ def permission_resources_sql(datasette: Any, actor: Any, action: str) -> Awaitab
     from .compat import permission_rules
 
     return permission_rules(datasette, actor, action)
+
+
+@hookimpl
+def register_routes() -> list[tuple[str, Any]]:
+    from .web.routes import routes
+
+    return routes()

@@ -454,8 +454,6 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
     r"|\x9b([0-?]*)[ -/]*([@-~])"
 )
-#: What stands before a carriage return that does not end the line was written over: a progress bar.
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|$)")
 _MAX_SGR = 32
 
 

@@ -43,6 +43,11 @@ def conversation_url(
     return path if uid is None else f"{path}#{anchor(uid)}"
 
 
+def image_url(datasette: Any, database: str, attachment_id: int) -> str:
+    """``/{db}/-/crystal/-/image/{id}``: an image that came with a message."""
+    return _path(datasette, database, f"/-/crystal/-/image/{attachment_id}", {})
+
+
 def anchor(uid: str) -> str:
     """The id of a message's element on its page."""
     from datasette.utils import tilde_encode
