@@ -201,6 +201,14 @@ def import_conversations(
 
     adapters = _adapters(sources)
     env = _environment(home, roots)
+    unknown = set(env.roots) - set(_adapters(()))
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown.pop()!r} is not one of {', '.join(sorted(_adapters(())))}",
+            param_hint="--root",
+        )
+    if machine is not None and not machine.strip():
+        raise click.BadParameter("wants a name", param_hint="--machine")
     options = Options(
         sources=tuple(sources),
         since=since,
@@ -212,19 +220,25 @@ def import_conversations(
     bar = _ProgressBar() if not quiet and not as_json and sys.stderr.isatty() else None
     try:
         report = run_import(database, env, adapters, options, bar.update if bar else None)
-    except StoreError as error:
+    except (StoreError, OSError) as error:
         raise click.ClickException(printable(error)) from None
-    except OSError as error:
-        raise click.ClickException(printable(error)) from None
+    except KeyboardInterrupt:
+        if bar:
+            bar.close()
+            bar = None
+        echo(err=True)
+        echo("Stopped. What was read so far is stored; run it again to go on.", err=True)
+        raise SystemExit(130) from None
     finally:
         if bar:
             bar.close()
-    for problem in report.problems:
+    # what cannot be read is no news every night
+    for problem in report.new_problems if quiet else report.problems:
         echo(printable(problem), err=True)
     if as_json:
         _print_json(report, database, dry_run)
     elif not quiet:
-        _print_report(report, database, min_messages, dry_run)
+        _print_report(report, database, min_messages, dry_run, since=since)
     if report.errors:
         sys.exit(1)
 
@@ -269,7 +283,12 @@ def _print_json(report: Any, database: str, dry_run: bool) -> None:
 
 
 def _print_report(
-    report: Any, database: str, min_messages: int, dry_run: bool, next_step: bool = True
+    report: Any,
+    database: str,
+    min_messages: int,
+    dry_run: bool,
+    next_step: bool = True,
+    since: str | None = None,
 ) -> None:
     fields = ["new", "updated", "unchanged", "skipped", "errors"]
     if any(source.unreadable for source in report.sources.values()):
@@ -277,12 +296,24 @@ def _print_report(
     found = [
         source
         for source in report.sources.values()
-        if any(getattr(source, name) for name in [*fields, "missing"])
+        if any(getattr(source, name) for name in [*fields, "missing", "to_read"])
     ]
+    for source in report.sources.values():
+        for line in source.away:
+            echo(printable(f"{source.name}: {line}."))
     if not found:
-        echo("No conversations found. `datasette crystal sources` tells where it looked.")
-        if next_step:
-            echo("`datasette crystal demo` makes a database of sample conversations.")
+        if since:
+            echo(f"Nothing was written since {since}.")
+        elif not any(source.away for source in report.sources.values()):
+            echo("No conversations found. `datasette crystal sources` tells where it looks.")
+            if next_step:
+                echo("`datasette crystal demo` makes a database of sample conversations.")
+        return
+    if dry_run:
+        for source in found:
+            echo(f"{source.name}: {_number(source.to_read, 'file')} to read.")
+        echo()
+        echo("Nothing was written (--dry-run).")
         return
     rows: list[list[Any]] = [["Source", *(name.capitalize() for name in fields)]]
     rows += [[source.name, *(getattr(source, name) for name in fields)] for source in found]
@@ -293,34 +324,57 @@ def _print_report(
     missing = sum(source.missing for source in found)
     malformed = sum(source.malformed_records for source in found)
     unknown = sum(source.unknown_records for source in found)
+    unread = report.errors + sum(source.unreadable for source in found)
+    notes = []
     if skipped:
-        echo()
-        echo(
+        notes.append(
             f"{skipped} skipped: no conversation in the file, or fewer than {min_messages} prompts "
             "and replies. `--min-messages 1` brings in the short ones."
         )
     if missing:
-        echo(
-            f"{missing} files were deleted by their tool since the last import; their history stays."
+        notes.append(
+            f"{_number(missing, 'file')} deleted by the tool since the last import; the history stays."
         )
+    for machine in sorted({name for source in found for name in source.other_machines}):
+        number = sum(source.other_machines.get(machine, 0) for source in found)
+        notes.append(
+            f"{_number(number, 'conversation')} of these came from the machine {machine!r} before, "
+            "and stay its own."
+        )
+    log_command = f"`datasette crystal log {_quoted(database)}`"
     if malformed or unknown:
         parts = [
-            f"{number} {what} records"
+            _number(number, f"{what} record")
             for number, what in ((malformed, "malformed"), (unknown, "unknown"))
             if number
         ]
-        echo(f"{' and '.join(parts)}: `datasette crystal log {printable(database)}`")
-    if report.errors:
-        echo(
-            f"{report.errors} files could not be read: `datasette crystal log {printable(database)}`"
-        )
-    echo()
-    if dry_run:
-        echo("Nothing was written (--dry-run).")
-    elif report.changed and next_step:
-        echo(f"Now run: datasette {printable(database)}")
+        notes.append(f"{' and '.join(parts)}: {log_command}")
+    if unread:
+        notes.append(f"{_number(unread, 'file')} could not be read: {log_command}")
+    if notes:
+        echo()
+    for note in notes:
+        echo(printable(note))
+    if report.changed and next_step:
+        echo()
+        echo(f"Now run: datasette {_quoted(database)}")
     elif not report.changed:
+        echo()
         echo(f"{printable(database)} is up to date.")
+
+
+def _number(number: int, what: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _quoted(path: str) -> str:
+    """A path as one may paste it into a shell."""
+    import shlex
+
+    if sys.platform == "win32":
+        return f'"{path}"' if " " in path else path
+    return printable(shlex.quote(path)) if not path.isascii() or " " in path else printable(path)
 
 
 @crystal.command(short_help="What is on this machine, and what can't be read.")
@@ -366,11 +420,11 @@ def sources(
         )
         return
     rows: list[list[Any]] = [["Source", "Conversations", "Oldest", "Newest", "Where"]]
-    for _, display, info, error in found:
+    for name, display, info, error in found:
         if info is None:
-            rows.append(
-                [display, "-", "", "", f"cannot be searched: {error}" if error else "not found"]
-            )
+            places = getattr(_adapters(())[name], "places", "")
+            where = f"cannot be searched: {error}" if error else "not found"
+            rows.append([display, "-", "", "", f"{where} in {places}" if places else where])
             continue
         for index, root in enumerate(info.roots or [Path()]):
             first = index == 0
@@ -415,12 +469,20 @@ def _local_day(time: str | None) -> str:
 
 @crystal.command(short_help="What the imports met: failures, skipped files, unknown records.")
 @_database_argument
-@click.option("-n", "--limit", default=20, show_default=True, help="How many rows.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many files.",
+)
 @click.option("--all", "everything", is_flag=True, help="Also files that were imported whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
     """What the imports of DATABASE met: files that failed, were skipped, or hold records that are
-    malformed or of an unknown type. The newest outcome of each file, newest first."""
+    malformed or of an unknown type. The newest outcome of each file: failures first, then newest
+    first."""
     from .store import StoreError, open_readonly
 
     try:
@@ -428,45 +490,60 @@ def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
     except StoreError as error:
         raise click.ClickException(printable(error)) from None
     columns = (
-        "created_at, source, status, file_path, message, records, kept_records, ignored_records, "
-        "unknown_records, malformed_records"
+        "l.created_at, s.name, l.status, l.file_path, l.message, l.records, l.kept_records, "
+        "l.ignored_records, l.unknown_records, l.malformed_records"
+    )
+    telling = "l.status not in ('imported', 'updated') or l.unknown_records > 0 or l.malformed_records > 0"
+    select = (
+        "from import_log l join sources s on s.id = l.source where l.id in "
+        f"(select max(id) from import_log group by source, file_path) and ({telling} or :all)"
     )
     rows = connection.execute(
-        f"select {columns} from import_log where id in "
-        "(select max(id) from import_log group by source, file_path) "
-        + (
-            ""
-            if everything
-            else "and (status not in ('imported', 'updated') "
-            "or unknown_records > 0 or malformed_records > 0) "
-        )
-        + "order by id desc limit ?",
-        (limit,),
+        f"select {columns} {select} order by l.status not in ('error', 'unreadable'), l.id desc "
+        "limit :limit",
+        {"all": everything, "limit": limit},
     ).fetchall()
+    total = connection.execute(f"select count(*) {select}", {"all": everything}).fetchone()[0]
+    unknown = dict(
+        connection.execute(
+            "select f.path || case f.part when '' then '' else '#' || f.part end, "
+            "group_concat(u.location || ': ' || u.type, '; ') from unknown_records u "
+            "join source_files f on f.id = u.source_file_id group by f.id"
+        ).fetchall()
+    )
     connection.close()
-    names = columns.split(", ")
+    names = [name.partition(".")[2] for name in columns.split(", ")]
+    names[1] = "source"
     if as_json:
         import json
 
         click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
         return
     if not rows:
-        echo("Nothing to tell: every file was read whole." if not everything else "No imports yet.")
+        echo("No imports yet." if everything else "Nothing to tell: every file was read whole.")
         return
     output: list[list[Any]] = [
         ["When", "Source", "Status", "Records", "Unknown", "Malformed", "File"]
     ]
     for row in rows:
+        why = row[4] or unknown.get(row[3]) or ""
         output.append(
             [
-                f"{_local_day(row[0])}",
-                row[1],
-                row[2],
+                _local_time(row[0]),
+                *row[1:3],
                 *("" if value is None else value for value in (row[5], row[8], row[9])),
-                f"{row[3]}{': ' + row[4] if row[4] else ''}",
+                f"{row[3]}{': ' + why if why else ''}",
             ]
         )
     table(output, right={3, 4, 5})
+    if total > len(rows):
+        echo()
+        echo(f"{_number(total - len(rows), 'more file')}: `--limit {total}` shows all.")
+
+
+def _local_time(time: str) -> str:
+    """A stored time in the local zone, to the minute."""
+    return datetime.fromisoformat(time[:-1] + "+00:00").astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @crystal.command(short_help="A database of sample conversations to look at.")
@@ -476,10 +553,13 @@ def demo(database: str) -> None:
     datasette-crystal: every feature, to look at before you import your own."""
     path = Path(database)
     if path.exists() and path.stat().st_size:
-        raise click.ClickException(f"{printable(database)} is there already; name another file")
+        raise click.ClickException(
+            f"{printable(database)} is there already: open it with `datasette {_quoted(database)}`, "
+            "or name another file"
+        )
     echo(f"{make_demo(path)} sample conversations in {printable(database)}.")
     echo()
-    echo(f"Now run: datasette {printable(database)}")
+    echo(f"Now run: datasette {_quoted(database)}")
 
 
 def make_demo(path: Path) -> int:

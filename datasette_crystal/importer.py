@@ -57,9 +57,12 @@ class Options:
 
 @dataclass
 class SourceReport:
-    """What an import did for one source, in numbers of conversations; ``errors`` (they are tried
-    again every time), ``unreadable`` (damaged, encrypted or of another kind) and ``missing`` are
-    numbers of files."""
+    """What an import did for one source. ``new``, ``updated`` and ``unchanged`` are numbers of
+    conversations; ``skipped`` counts conversations that are too short and files without any;
+    ``errors`` (they are tried again every time), ``unreadable`` (damaged, encrypted or of another
+    kind) and ``missing`` are numbers of files, and so is ``to_read``, for a dry run. ``away`` are
+    directories that were imported from once and are not there now; ``other_machines`` says how many
+    of the conversations came from another machine first."""
 
     name: str
     new: int = 0
@@ -71,15 +74,19 @@ class SourceReport:
     missing: int = 0
     malformed_records: int = 0
     unknown_records: int = 0
+    to_read: int = 0
+    away: list[str] = field(default_factory=list)
+    other_machines: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Report:
     """The outcome of :func:`run_import`. ``problems`` are plain lines, one for each file that could
-    not be read."""
+    not be read, ``new_problems`` those of them that the last import did not meet."""
 
     sources: dict[str, SourceReport] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    new_problems: list[str] = field(default_factory=list)
     changed: bool = False
 
     @property
@@ -104,6 +111,7 @@ class _Plan:
 
     todo: list[tuple[Adapter, ConversationMeta]] = field(default_factory=list)
     problems: list[ScanProblem] = field(default_factory=list)
+    unchanged: dict[str, set[int]] = field(default_factory=dict)  # conversations, by source
     missing: list[KnownFile] = field(default_factory=list)
     back: list[KnownFile] = field(default_factory=list)
 
@@ -144,13 +152,12 @@ def run_import(
             _scan(adapter, env, options, since_ns, known, plan, report)
         if options.dry_run:
             for adapter, meta in plan.todo:
-                source = report.sources[adapter.name]
-                if any((file.path, file.part) in known for file in _cleaned(meta.files)):
-                    source.updated += 1
-                else:
-                    source.new += 1
+                report.sources[adapter.name].to_read += len(meta.files)
             for problem in plan.problems:
-                _add_problem(report, problem)
+                _add_problem(report, problem, True)
+            _count(
+                report, {n: dict.fromkeys(ids, "unchanged") for n, ids in plan.unchanged.items()}
+            )
             return report
         news = [
             problem
@@ -160,11 +167,14 @@ def run_import(
         ]
         if not (plan.todo or plan.missing or plan.back or news or unfinished):
             for problem in plan.problems:
-                _add_problem(report, problem)
+                _add_problem(report, problem, False)
+            _count(
+                report, {n: dict.fromkeys(ids, "unchanged") for n, ids in plan.unchanged.items()}
+            )
             return report
         connection = open_for_writing(database)
         try:
-            _write(connection, adapters, options, plan, known, report, progress)
+            _write(connection, adapters, options, plan, report, progress)
         finally:
             close_at_rest(connection)
     except sqlite3.Error as error:
@@ -236,6 +246,7 @@ def _scan(
     whole = since_ns is None
     try:
         info = adapter.detect(env)
+        _note_away(adapter, known, report)
         if info is None:
             return
         roots.update(clean(str(root)) for root in info.roots)
@@ -254,12 +265,12 @@ def _scan(
                 continue
             before = [known.get((file.path, file.part)) for file in files]
             if not options.full and _is_unchanged(adapter, found, files, before, options):
+                ids = {id_ for file in before if file for id_ in file.conversations}
+                plan.unchanged.setdefault(adapter.name, set()).update(ids)
                 if any(file and file.outcome == "unreadable" for file in before):
                     report.sources[adapter.name].unreadable += 1
-                elif any(file and file.skipped_below is not None for file in before):
+                elif not ids or any(file and file.skipped_below is not None for file in before):
                     report.sources[adapter.name].skipped += 1
-                else:
-                    report.sources[adapter.name].unchanged += 1
                 plan.back += [file for file in before if file and file.missing_since]
             else:
                 plan.todo.append((adapter, found))
@@ -279,6 +290,22 @@ def _scan(
         ):
             plan.missing.append(file)
             report.sources[adapter.name].missing += 1
+
+
+def _note_away(
+    adapter: Adapter, known: Mapping[tuple[str, str], KnownFile], report: Report
+) -> None:
+    """Directories that this source was imported from and that are not there now: an unmounted disk
+    marks nothing as missing, but is worth a word."""
+    roots: dict[str, set[int]] = {}
+    for file in known.values():
+        if file.source == adapter.name and file.missing_since is None:
+            roots.setdefault(file.root, set()).update(file.conversations)
+    for root, conversations in roots.items():
+        if conversations and not os.path.exists(root):
+            report.sources[adapter.name].away.append(
+                f"{root} is not there; its {len(conversations)} conversations stay"
+            )
 
 
 def _is_unchanged(
@@ -308,8 +335,11 @@ def _is_unchanged(
     return True
 
 
-def _add_problem(report: Report, problem: ScanProblem) -> None:
-    report.problems.append(f"{problem.path or problem.source}: {problem.reason}")
+def _add_problem(report: Report, problem: ScanProblem, is_new: bool) -> None:
+    line = f"{problem.path or problem.source}: {problem.reason}"
+    report.problems.append(line)
+    if is_new:
+        report.new_problems.append(line)
     source = report.sources.get(problem.source)
     if source is not None:
         if problem.status == "unreadable":
@@ -323,11 +353,10 @@ def _write(
     adapters: Mapping[str, Adapter],
     options: Options,
     plan: _Plan,
-    known: Mapping[tuple[str, str], KnownFile],
     report: Report,
     progress: Progress | None,
 ) -> None:
-    store = Store(connection, options.machine, utc_now())
+    store = Store(connection, options.machine, utc_now)
     run_options = json_text(
         {
             "sources": options.sources,
@@ -350,10 +379,13 @@ def _write(
     with store.transaction():
         begin()
         for problem in plan.problems:
-            _add_problem(report, problem)
-            store.log(problem.source, problem.path, problem.status, problem.reason)
+            is_new = store.log(problem.source, problem.path, problem.status, problem.reason)
+            _add_problem(report, problem, is_new)
         store.mark_missing(plan.missing)
         store.mark_back(plan.back)
+    outcomes: dict[str, dict[int, str]] = {
+        name: dict.fromkeys(ids, "unchanged") for name, ids in plan.unchanged.items()
+    }
     done = 0
     while done < len(todo):
         size = conversations = 0
@@ -361,7 +393,7 @@ def _write(
             while done < len(todo) and size < BATCH_BYTES and conversations < BATCH_CONVERSATIONS:
                 adapter, meta = todo[done]
                 length = 0 if meta.files[0].part else sum(file.size for file in meta.files)
-                _import_one(store, adapter, meta, known, options, report)
+                _import_one(store, adapter, meta, options, report, outcomes)
                 size += length
                 conversations += 1
                 done += 1
@@ -369,6 +401,17 @@ def _write(
                     progress(done, len(todo), length)
     store.finish()
     report.changed = True
+    _count(report, outcomes)
+
+
+def _count(report: Report, outcomes: Mapping[str, Mapping[int, str]]) -> None:
+    """Puts the numbers of conversations into the report: each counts once, however many files it is
+    made of."""
+    for name, found in outcomes.items():
+        source = report.sources[name]
+        source.new = sum(outcome == "imported" for outcome in found.values())
+        source.updated = sum(outcome == "updated" for outcome in found.values())
+        source.unchanged = sum(outcome == "unchanged" for outcome in found.values())
 
 
 #: What a conversation with impossible values raises while it is stored; anything else that SQLite
@@ -389,9 +432,9 @@ def _import_one(
     store: Store,
     adapter: Adapter,
     meta: ConversationMeta,
-    known: Mapping[tuple[str, str], KnownFile],
     options: Options,
     report: Report,
+    outcomes: dict[str, dict[int, str]],
 ) -> None:
     """Reads one conversation and stores it with its log row: both, or nothing but the row."""
     source = report.sources[adapter.name]
@@ -400,23 +443,26 @@ def _import_one(
         parsed = adapter.parse(meta)
     except Exception as error:
         # whatever an adapter raises - also one that we did not write - costs one conversation
-        _fail(store, adapter, meta, files, known, report, error)
+        _fail(store, adapter, meta, files, report, error)
         return
     try:
         with store.savepoint():
-            outcomes = _store(store, adapter, meta, files, parsed, known, options)
+            results = _store(store, adapter, meta, files, parsed, options)
     except _BAD_VALUES as error:
-        _fail(store, adapter, meta, files, known, report, error)
+        _fail(store, adapter, meta, files, report, error)
         return
-    for outcome in outcomes:
-        if outcome == "imported":
-            source.new += 1
-        elif outcome == "updated":
-            source.updated += 1
-        elif outcome == "skipped":
+    so_far = outcomes.setdefault(adapter.name, {})
+    for id_, outcome in results:
+        if id_ is None:
             source.skipped += 1
-        else:
-            source.unchanged += 1
+        # what was imported in this run stays new, whatever another file of it adds
+        elif so_far.get(id_, "unchanged") == "unchanged":
+            so_far[id_] = outcome
+            machine = store.other_machine(id_)
+            if machine is not None:
+                source.other_machines[machine] = source.other_machines.get(machine, 0) + 1
+    if not results:
+        source.skipped += 1
     for records in parsed.files:
         source.malformed_records += records.malformed
         source.unknown_records += records.unknown
@@ -427,7 +473,6 @@ def _fail(
     adapter: Adapter,
     meta: ConversationMeta,
     files: list[SourceFile],
-    known: Mapping[tuple[str, str], KnownFile],
     report: Report,
     error: Exception,
 ) -> None:
@@ -440,8 +485,13 @@ def _fail(
         parser_version=adapter.parser_version,
         outcome=problem.status,
     )
-    store.log(meta.source, files[0].path, problem.status, reason)
-    _add_problem(report, replace(problem, reason=reason))
+    is_new = store.log(meta.source, _log_path(files[0]), problem.status, reason)
+    _add_problem(report, replace(problem, path=_log_path(files[0]), reason=reason), is_new)
+
+
+def _log_path(file: SourceFile) -> str:
+    """The name of a file in the log: a conversation inside a database has rows of its own."""
+    return f"{file.path}#{file.part}" if file.part else file.path
 
 
 def is_short(conversation: ParsedConversation, min_messages: int) -> bool:
@@ -464,10 +514,10 @@ def _store(
     meta: ConversationMeta,
     files: list[SourceFile],
     parsed: Parsed,
-    known: Mapping[tuple[str, str], KnownFile],
     options: Options,
-) -> list[str]:
-    """Stores what one meta gave. Returns the outcome of each conversation."""
+) -> list[tuple[int | None, str]]:
+    """Stores what one meta gave. Returns id (``None``: not stored) and outcome of each
+    conversation."""
     results: list[tuple[int | None, str]] = []
     for conversation in parsed.conversations:
         short = is_short(conversation, options.min_messages)
@@ -475,7 +525,7 @@ def _store(
             results.append((None, "skipped"))
             continue
         results.append(store.store_conversation(conversation))
-    outcomes = [outcome for _, outcome in results]
+    outcomes = {outcome for _, outcome in results}
     ids = [id_ for id_, _ in results if id_ is not None]
     skipped = "skipped" in outcomes
     for status in ("imported", "updated", "unchanged", "skipped"):
@@ -488,7 +538,7 @@ def _store(
         message = "no conversation in it"
     elif skipped and status == "skipped":
         message = f"fewer than {options.min_messages} prompts and replies"
-    records = {clean(item.path): item for item in parsed.files}
+    records = {(clean(item.path), clean(item.part)): item for item in parsed.files}
     for file in files:
         file_id = store.record_file(
             meta.source,
@@ -500,14 +550,16 @@ def _store(
         )
         for id_ in ids:
             store.link_file(id_, file_id)
-        counted: FileRecords | None = records.get(file.path)
+        counted: FileRecords | None = records.get((file.path, file.part)) or records.get(
+            (file.path, "")
+        )
         store.log(
             meta.source,
-            file.path,
+            _log_path(file),
             "updated" if status == "unchanged" else status,
             message,
             ids[0] if ids else None,
             counted,
             file_id,
         )
-    return outcomes
+    return results

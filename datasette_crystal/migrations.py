@@ -282,7 +282,11 @@ create view tool_stats as
   from tool_calls group by name;
 create view import_health as
   with newest as (
-    select max(id) as id from import_log group by source, file_path
+    select max(id) as id from import_log where records is not null group by source, file_path
+  ),
+  outcomes as (
+    select source, sum(status in ('error', 'unreadable')) as failed_files from import_log
+    where id in (select max(id) from import_log group by source, file_path) group by source
   ),
   files as (
     select source, count(*) as files, sum(missing_since is not null) as missing_files
@@ -291,13 +295,13 @@ create view import_health as
   log as (
     select l.source, sum(l.records) as records, sum(l.kept_records) as kept_records,
       sum(l.ignored_records) as ignored_records, sum(l.unknown_records) as unknown_records,
-      sum(l.malformed_records) as malformed_records,
-      sum(l.status in ('error', 'unreadable')) as failed_files
+      sum(l.malformed_records) as malformed_records
     from import_log l join newest using (id) group by l.source
   )
-  select s.id as source, s.name, f.files, f.missing_files, l.failed_files, l.records,
+  select s.id as source, s.name, f.files, f.missing_files, o.failed_files, l.records,
     l.kept_records, l.ignored_records, l.unknown_records, l.malformed_records
-  from sources s left join files f on f.source = s.id left join log l on l.source = s.id;
+  from sources s left join files f on f.source = s.id left join outcomes o on o.source = s.id
+    left join log l on l.source = s.id;
 """
 
 #: Built at the end of the first import: cheaper than keeping them up to date row by row. Every

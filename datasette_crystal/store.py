@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from sys import intern
@@ -161,13 +161,19 @@ class KnownFile:
     outcome: str
     skipped_below: int | None
     missing_since: str | None
+    conversations: tuple[int, ...] = ()
 
 
 def known_files(connection: sqlite3.Connection, machine: str) -> dict[tuple[str, str], KnownFile]:
     """Every source file that was imported on ``machine``, by (path, part)."""
+    given: dict[int, tuple[int, ...]] = {}
+    for file_id, conversation_id in connection.execute(
+        "select source_file_id, conversation_id from conversation_files"
+    ):
+        given[file_id] = (*given.get(file_id, ()), conversation_id)
     return {
-        (path, part): KnownFile(*rest)
-        for path, part, *rest in connection.execute(
+        (path, part): KnownFile(id_, *rest, conversations=given.get(id_, ()))
+        for path, part, id_, *rest in connection.execute(
             "select path, part, id, source, root, size, mtime_ns, marker, parser_version, "
             "outcome, skipped_below, missing_since from source_files where machine = ?",
             (machine,),
@@ -178,7 +184,10 @@ def known_files(connection: sqlite3.Connection, machine: str) -> dict[tuple[str,
 def unfinished(connection: sqlite3.Connection) -> bool:
     """Whether the last import did not come to its end (it was killed, or the disk was full)."""
     return (
-        connection.execute("select 1 from import_runs where ended_at is null").fetchone()
+        connection.execute(
+            "select 1 from import_runs where ended_at is null and id > "
+            "(select coalesce(max(id), 0) from import_runs where ended_at is not null)"
+        ).fetchone()
         is not None
     )
 
@@ -261,15 +270,18 @@ class Store:
     """Writes conversations into an open database. One transaction at a time (:meth:`transaction`);
     ids are given out inside it, so several importers may take turns."""
 
-    def __init__(self, connection: sqlite3.Connection, machine: str, now: str) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, machine: str, clock: Callable[[], str]
+    ) -> None:
         self.db = connection
         self.machine = machine
-        self.now = now
+        self.clock = clock
+        self.now = clock()
         self.touched: set[int] = set()  # conversations whose rows changed in this run
         self.old_starts: set[str | None] = set()  # when they began, as was thought before
         self._rebuild_usage = unfinished(connection)
         self.run_id: int | None = None
-        self._projects: dict[str, int] = {}
+        self._projects: dict[tuple[str, str], int] = {}
         self._next_message = self._next_call = 0
         self._words = False
 
@@ -280,6 +292,7 @@ class Store:
         """A batch: everything in it lands together, or nothing does."""
         self.db.execute("begin immediate")
         with connection_rollback(self.db):
+            self.now = self.clock()
             self._projects.clear()
             self._next_message, self._next_call = (
                 self.db.execute(f"select coalesce(max(id), 0) + 1 from {table}").fetchone()[0]
@@ -318,6 +331,13 @@ class Store:
         )
 
     # ----------------------------------------------------------------- one conversation
+
+    def other_machine(self, conversation_id: int) -> str | None:
+        """The machine that a conversation came from, where it is not this one."""
+        machine = self.db.execute(
+            "select machine from conversations where id = ?", (conversation_id,)
+        ).fetchone()[0]
+        return None if machine == self.machine else machine
 
     def conversation_id(self, source: str, session_id: str) -> tuple[int, str] | None:
         """Id and kind of the stored conversation that a session is, or is part of."""
@@ -1222,11 +1242,11 @@ class Store:
 
     # ----------------------------------------------------------------- the conversation row
 
-    def _header(self, parsed: ParsedConversation) -> dict[str, Any]:
+    def _header(self, parsed: ParsedConversation, machine: str) -> dict[str, Any]:
         path = parsed.project_path or parsed.cwd
         return {
-            "project_id": self._project(clean(path), parsed.git_remote) if path else None,
-            "machine": self.machine,
+            "project_id": self._project(machine, clean(path), parsed.git_remote) if path else None,
+            "machine": machine,
             "cwd": _optional(parsed.cwd),
             "git_branch": _optional(parsed.git_branch),
             "model": _optional(parsed.model),
@@ -1240,7 +1260,7 @@ class Store:
     def _insert_conversation(
         self, parsed: ParsedConversation, started_at: str | None, ended_at: str | None
     ) -> int:
-        header = self._header(parsed) | {
+        header = self._header(parsed, self.machine) | {
             "title": "",
             "source": parsed.source,
             "session_id": parsed.session_id,
@@ -1268,8 +1288,15 @@ class Store:
         ended_at: str | None,
         only_missing: bool = False,
     ) -> bool:
-        header = {name: value for name, value in self._header(parsed).items() if value is not None}
-        del header["machine"]
+        # a conversation that came from another machine first stays that machine's
+        machine = self.db.execute(
+            "select machine from conversations where id = ?", (id_,)
+        ).fetchone()[0]
+        header = {
+            name: value
+            for name, value in self._header(parsed, machine).items()
+            if value is not None and name != "machine"
+        }
         header |= {
             "kind": parsed.kind,
             "archived": int(parsed.archived),
@@ -1312,25 +1339,26 @@ class Store:
         )
         return True
 
-    def _project(self, path: str, remote: str | None) -> int:
-        if path not in self._projects:
+    def _project(self, machine: str, path: str, remote: str | None) -> int:
+        key = (machine, path)
+        if key not in self._projects:
             row = self.db.execute(
-                "select id from projects where machine = ? and path = ?", (self.machine, path)
+                "select id from projects where machine = ? and path = ?", key
             ).fetchone()
             if row is None:
                 row = (
                     self.db.execute(
                         "insert into projects (name, machine, path, remote) values (?, ?, ?, ?)",
-                        (project_name(path), self.machine, path, remote),
+                        (project_name(path), machine, path, remote),
                     ).lastrowid,
                 )
-            self._projects[path] = row[0]
+            self._projects[key] = row[0]
         if remote:
             self.db.execute(
                 "update projects set remote = ? where id = ? and remote is not ?",
-                (remote, self._projects[path], remote),
+                (remote, self._projects[key], remote),
             )
-        return self._projects[path]
+        return self._projects[key]
 
     def _set_title(self, id_: int, title: str | None, origin: str | None) -> bool:
         """The tool's title; without one the title that the tool once gave stays, and else a
@@ -1537,7 +1565,7 @@ class Store:
             self.db.execute("pragma analysis_limit = 2000")
             self.db.execute("analyze")
             self.db.execute(
-                "update import_runs set ended_at = ? where ended_at is null", (self.now,)
+                "update import_runs set ended_at = ? where id = ?", (self.clock(), self.run_id)
             )
 
     def _resolve_parents(self) -> None:

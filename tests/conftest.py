@@ -78,7 +78,7 @@ def conversation(
 def store_all(path: Path, *conversations: ParsedConversation, machine: str = "m1") -> list[str]:
     """Stores conversations one after the other, as one import would; returns the outcomes."""
     connection = open_for_writing(path)
-    store = Store(connection, machine, NOW)
+    store = Store(connection, machine, lambda: NOW)
     outcomes = []
     with store.transaction():
         store.start_run("0", "UTC", "{}")

@@ -68,7 +68,8 @@ def test_import_tells_what_it_did(home: Path, tmp_path: Path) -> None:
     output = run("import", database, "--home", home).output
     assert "Source       New  Updated  Unchanged  Skipped  Errors" in output
     assert "Claude Code    1        0          0        0       0" in output
-    assert "1 malformed records" in output and f"Now run: datasette {database}" in output
+    assert "1 malformed record: `datasette crystal log" in output
+    assert f"Now run: datasette '{database}'" in output  # as one may paste it
     assert query(database, "select count(*), sum(output_tokens) from messages") == [(4, 14)]
     before = file_hash(database)
     output = run("import", database, "--home", home).output
@@ -169,6 +170,31 @@ def test_log(home: Path, tmp_path: Path) -> None:
     assert [(row["status"], row["records"], row["malformed_records"]) for row in rows] == [
         ("imported", 5, 1)
     ]
+
+
+def test_log_tells_what_was_unknown_and_puts_failures_first(home: Path, tmp_path: Path) -> None:
+    session = next(home.rglob("*.jsonl"))
+    with open(session, "a") as file:
+        file.write('{"type":"hologram","uuid":"x"}\n')
+    (session.with_name("22222222-2222-4333-8444-555555555555.jsonl")).write_text('{"torn')
+    database = tmp_path / "c.db"
+    run("import", database, "--home", home)
+    output = run("log", database).output
+    assert "hologram" in output and "line 5" in output
+    output = run("log", database, "-n", 1).output
+    assert "1 more file: `--limit 2` shows all." in output
+    run("log", database, "-n", 0, code=2)
+
+
+def test_nothing_found_is_said_as_it_is(home: Path, tmp_path: Path) -> None:
+    database = tmp_path / "c.db"
+    run("import", database, "--home", home)
+    output = run("import", database, "--home", home, "--since", "2100-01-01").output
+    assert "Nothing was written since 2100-01-01." in output and "demo" not in output
+    output = run("import", database, "--home", home, "--root", "foo=/", code=2).output
+    assert "claude-code" in output
+    output = run("import", database, "--home", home, "--dry-run", "--full").output
+    assert "Claude Code: 1 file to read." in output
 
 
 def test_demo_and_schema(tmp_path: Path) -> None:

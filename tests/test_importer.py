@@ -24,7 +24,14 @@ from conftest import (
 
 from datasette_crystal import importer
 from datasette_crystal.importer import Options, Report, run_import
-from datasette_crystal.model import Environment, FileRecords, Parsed, ScanProblem
+from datasette_crystal.model import (
+    ConversationMeta,
+    Environment,
+    FileRecords,
+    Parsed,
+    ScanProblem,
+    SourceFile,
+)
 from datasette_crystal.store import Store, StoreError, open_for_writing
 
 
@@ -233,6 +240,68 @@ def test_two_machines_do_not_mark_each_other(database: Path, tmp_path: Path) -> 
     assert query(database, "select count(*) from messages") == [(4,)]
 
 
+def test_the_same_home_under_another_name(database: Path, toy: ToyAdapter) -> None:
+    """A forgotten --machine makes no projects and no conversations."""
+    toy.put(chat("s1", "ask", "say"))
+    run(database, toy, machine="desk")
+    report = run(database, toy, machine="laptop")
+    assert report.sources["toy"].other_machines == {"desk": 1}
+    assert numbers(report) == (0, 0, 1, 0, 0)
+    assert query(database, "select machine from projects") == [("desk",)]
+    assert query(database, "select machine from conversations") == [("desk",)]
+
+
+def test_conversations_count_once_however_many_files_they_have(
+    database: Path, toy: ToyAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files of one conversation, one file of two, one of none."""
+    for name in ("a", "b", "c", "d"):
+        toy.put(chat(name, "ask", "say"))
+    given = {"a": ["one"], "b": ["one"], "c": ["two", "three"], "d": []}
+
+    def parse(meta):
+        return Parsed([chat(name, "ask", "say") for name in given[meta.session_id]])
+
+    monkeypatch.setattr(toy, "parse", parse)
+    assert numbers(run(database, toy)) == (3, 0, 0, 1, 0)
+    assert numbers(run(database, toy)) == (0, 0, 3, 1, 0)
+    assert numbers(run(database, toy, full=True)) == (0, 0, 3, 1, 0)
+
+
+def test_a_directory_that_is_gone_is_worth_a_word(database: Path, toy: ToyAdapter) -> None:
+    toy.put(chat("s0", "ask", "say"))
+    run(database, toy)
+    shutil.rmtree(toy.root)
+    report = run(database, toy)
+    assert report.sources["toy"].away == [f"{toy.root} is not there; its 1 conversations stay"]
+    assert not report.changed
+
+
+def test_each_conversation_of_a_database_has_log_rows_of_its_own(
+    database: Path, toy: ToyAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = toy.put(chat("s0", "ask", "say"))
+    status = path.stat()
+
+    def scan(env):
+        for part in ("x", "y"):
+            file = SourceFile(str(path), str(toy.root), status.st_size, status.st_mtime_ns, part)
+            yield ConversationMeta("toy", part, (file,), "1")
+
+    def parse(meta):
+        malformed = 3 if meta.session_id == "x" else 0
+        records = FileRecords(str(path), meta.session_id, 4, 4 - malformed, malformed=malformed)
+        return Parsed([chat(meta.session_id, "ask", "say")] * (malformed == 0), [records])
+
+    monkeypatch.setattr(toy, "scan", scan)
+    monkeypatch.setattr(toy, "parse", parse)
+    run(database, toy)
+    assert query(
+        database, "select file_path, status, malformed_records from import_log order by file_path"
+    ) == [(f"{path}#x", "skipped", 3), (f"{path}#y", "imported", 0)]
+    assert query(database, "select malformed_records, records from import_health") == [(3, 8)]
+
+
 def test_since_leaves_older_files_alone(database: Path, toy: ToyAdapter) -> None:
     old = toy.put(chat("old", "ask", "say"))
     os.utime(old, (1_600_000_000, 1_600_000_000))
@@ -244,13 +313,13 @@ def test_since_leaves_older_files_alone(database: Path, toy: ToyAdapter) -> None
 
 def test_a_dry_run_writes_nothing(database: Path, toy: ToyAdapter) -> None:
     toy.put(chat("s1", "ask", "say"))
-    assert numbers(run(database, toy, dry_run=True)) == (1, 0, 0, 0, 0)
+    assert run(database, toy, dry_run=True).sources["toy"].to_read == 1
     assert not database.exists() and toy.parsed == []
     run(database, toy)
     toy.put(chat("s1", "ask", "say", "more"))
     toy.put(chat("s2", "ask", "say", "more"))
     before = file_hash(database)
-    assert numbers(run(database, toy, dry_run=True)) == (1, 1, 0, 0, 0)
+    assert run(database, toy, dry_run=True).sources["toy"].to_read == 2
     assert file_hash(database) == before
 
 
@@ -320,7 +389,8 @@ def test_a_killed_import_is_completed_by_the_next(
     ]
     assert run(database, toy).changed
     assert contents(database) == contents(reference)
-    assert query(database, "select count(*) from import_runs where ended_at is null") == [(0,)]
+    # the killed run has no end, the one that completed it has
+    assert query(database, "select ended_at is null from import_runs order by id") == [(1,), (0,)]
     check_invariants(database)
     before = file_hash(database)
     run(database, toy)

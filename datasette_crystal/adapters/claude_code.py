@@ -72,6 +72,7 @@ class ClaudeCode:
 
     name = SOURCE
     display_name = "Claude Code"
+    places = "~/.claude, ~/.config/claude, $CLAUDE_CONFIG_DIR"
     parser_version = 1
 
     def detect(self, env: Environment) -> SourceInfo | None:

@@ -72,6 +72,7 @@ class RolloutSource:
     ``sessions`` and ``archived_sessions`` (or are such a directory), for an environment."""
 
     parser_version = 1
+    places = ""
 
     def __init__(
         self,
@@ -240,6 +241,8 @@ class RolloutSource:
 
 class Codex(RolloutSource):
     """``$CODEX_HOME`` or ``~/.codex``; the thread index may lie in ``$CODEX_SQLITE_HOME``."""
+
+    places = "~/.codex, $CODEX_HOME"
 
     def __init__(self) -> None:
         super().__init__(

@@ -184,6 +184,7 @@ class CopilotAdapter:
 
     name = SOURCE
     display_name = "GitHub Copilot (VS Code)"
+    places = "the user directories of VS Code, Insiders and VSCodium"
     parser_version = 1
 
     def detect(self, env: Environment) -> SourceInfo | None:

@@ -394,6 +394,7 @@ class CursorAdapter:
 
     name = SOURCE
     display_name = "Cursor"
+    places = "Cursor's user directory"
     parser_version = 1
 
     def __init__(self) -> None:
@@ -446,6 +447,8 @@ class CursorAdapter:
                 yield ScanProblem(SOURCE, str(path), reason, root)
                 continue
             if not path.is_file():
+                if path.exists():
+                    yield ScanProblem(SOURCE, str(path), "not a regular file", root)
                 continue
             try:
                 found = self._reader(path).read(_look_into)

@@ -90,6 +90,7 @@ class CursorCliAdapter:
 
     name = SOURCE
     display_name = "Cursor CLI"
+    places = "~/.cursor, $CURSOR_CONFIG_DIR"
     parser_version = 1
 
     def detect(self, env: Environment) -> SourceInfo | None:

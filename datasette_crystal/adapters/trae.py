@@ -406,6 +406,7 @@ class TraeAdapter:
 
     name = SOURCE
     display_name = "Trae"
+    places = "the user directories of Trae's editors"
     parser_version = 1
 
     def __init__(self) -> None:
