@@ -180,7 +180,7 @@ def test_log_tells_what_was_unknown_and_puts_failures_first(home: Path, tmp_path
     database = tmp_path / "c.db"
     run("import", database, "--home", home)
     output = run("log", database).output
-    assert "hologram" in output and "line 5" in output
+    assert "hologram" in output and "line 6" in output
     output = run("log", database, "-n", 1).output
     assert "1 more file: `--limit 2` shows all." in output
     run("log", database, "-n", 0, code=2)

@@ -72,6 +72,22 @@ def test_installed_package_is_found_and_good(tmp_path: Path) -> None:
     assert story == "Names for a boat ['prompt', 'reply', 'prompt', 'reply']"
 
 
+def test_the_test_that_the_guide_shows_passes(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "adapters.md").read_text("utf-8")
+    block = next(
+        b for b in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "def test_" in b
+    )
+    (tmp_path / "test_notetaker.py").write_text(block, "utf-8")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(EXAMPLE), str(ROOT)))},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 passed" in result.stdout, result.stdout
+
+
 def test_the_guide_shows_the_example() -> None:
     guide = (ROOT / "docs" / "adapters.md").read_text("utf-8")
     blocks = re.findall(r"```(?:python|toml)\n(.*?)```", guide, re.DOTALL)
