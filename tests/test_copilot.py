@@ -618,13 +618,16 @@ def test_titles_of_the_index(home: Home) -> None:
     assert home.read().title == "Own"
 
 
-def test_a_damaged_database_is_a_problem_only_where_it_held_sessions(home: Home) -> None:
-    (home.storage / "state.vscdb").write_bytes(b"garbage")
+def test_a_damaged_database_is_a_problem_and_stops_nothing(home: Home) -> None:
+    """Whether it held sessions cannot be told any more."""
     home.flat(session(request(1, "first words")))
+    for content in (b"garbage", b"garbage interactive.sessions"):
+        (home.storage / "state.vscdb").write_bytes(content)
+        problem, meta = ADAPTER.scan(home.env())
+        assert isinstance(problem, ScanProblem) and problem.status == "unreadable"
+        assert isinstance(meta, ConversationMeta)
+    (home.storage / "state.vscdb").write_bytes(b"")
     assert home.read().title == "first words"
-    (home.storage / "state.vscdb").write_bytes(b"garbage interactive.sessions")
-    found = list(ADAPTER.scan(home.env()))
-    assert [type(item) for item in found] == [ScanProblem, ConversationMeta]
 
 
 # ------------------------------------------------------------------- what was asked

@@ -320,7 +320,7 @@ def test_a_value_that_is_not_json_is_reported(home: Home, value: bytes) -> None:
     home.put({KEY: stored(session("good", user("q"), answer("a")))}, storage="bb")
     metas, (problem,) = home.scan()
     assert [meta.session_id for meta in metas] == ["good"]
-    assert problem.path.endswith(f"state.vscdb#{KEY}") and problem.root == str(home.user_dir())
+    assert problem.path.endswith(f"state.vscdb:{KEY}") and problem.root == str(home.user_dir())
 
 
 def test_an_empty_value_is_a_window_without_chats(home: Home) -> None:

@@ -436,7 +436,7 @@ class TraeAdapter:
                 ids.update(found.sessions)
                 stubs |= found.stubs
                 info.unreadable += [
-                    Unreadable(f"{place.path}#{key}", reason)
+                    Unreadable(f"{place.path}:{key}", reason)
                     for key, reason in found.problems.items()
                 ]
             if encrypted is not None:
@@ -469,7 +469,7 @@ class TraeAdapter:
                     yield ScanProblem.of(SOURCE, place.path, error, root)
                     continue
                 for key, reason in found.problems.items():
-                    yield ScanProblem(SOURCE, f"{place.path}#{key}", reason, root, "unreadable")
+                    yield ScanProblem(SOURCE, f"{place.path}:{key}", reason, root, "unreadable")
                 listed |= found.stubs
                 for session in found.sessions.values():
                     best.setdefault(session.id, []).append((session, place))
