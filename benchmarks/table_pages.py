@@ -95,7 +95,8 @@ def build(path: Path, messages: int = 300_000, calls: int = 100_000, seed: int =
     for id_, start in enumerate(starts, 1):
         kind = rng.choices(["main", "subagent", "fork", "review"], [60, 35, 4, 1])[0]
         parent = rng.randrange(1, id_) if kind != "main" and id_ > 1 else None
-        heads.append((id_, rng.choices(sources, [50, 30, 10, 8, 2])[0], kind, parent, start))
+        source = rng.choices(sources, [50, 30, 10, 8, 2])[0]
+        heads.append((id_, source, kind, parent, start, rng.choice(MODELS)))
     connection.executemany(
         "insert into conversations (id, title, source, session_id, title_origin, project_id, "
         "machine, cwd, git_branch, model, kind, parent_id, started_at, ended_at, message_count, "
@@ -105,9 +106,9 @@ def build(path: Path, messages: int = 300_000, calls: int = 100_000, seed: int =
         (
             (
                 id_, text(40), source, f"session-{id_}", rng.randrange(1, projects + 1),
-                rng.choice(MODELS), kind, parent, stamp(start), stamp(start + 7200),
+                model, kind, parent, stamp(start), stamp(start + 7200),
             )
-            for id_, source, kind, parent, start in heads
+            for id_, source, kind, parent, start, model in heads
         ),
     )  # fmt: skip
 
@@ -120,10 +121,12 @@ def build(path: Path, messages: int = 300_000, calls: int = 100_000, seed: int =
             kind = rng.choices(kinds, [8, 1, 80, 1, 5, 1, 3, 1])[0]
             reply = kind in ("reply", "partial")
             content = text(700)
+            # one conversation in five goes on with another model
+            model = MODELS[0] if head[0] % 5 == 0 and position > 25 else head[5]
             yield (
                 id_, content[:120], head[1], head[0], f"uid-{id_}", position, position // 12,
                 "assistant" if reply else "system" if kind == "error" else "user", kind,
-                rng.choice(MODELS) if reply else None, stamp(head[4] + position * 60),
+                model if reply else None, stamp(head[4] + position * 60),
                 int(rng.random() < 0.2), int(id_ % 3 == 0), 900 if reply else None,
                 300 if reply else None, 20_000 if reply else None, len(content), content,
                 text(400) if reply and rng.random() < 0.3 else None,

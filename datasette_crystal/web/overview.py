@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -214,7 +214,8 @@ def percent(part: float, whole_: float) -> str:
 
 @dataclass
 class Sums:
-    """What rows of ``daily_usage`` add up to."""
+    """What rows of ``daily_usage`` add up to. Costs are dollars: ``recorded`` by the tools,
+    ``priced`` from their tokens; ``unpriced`` are tokens of models without a price."""
 
     conversations: int = 0
     prompts: int = 0
@@ -225,10 +226,10 @@ class Sums:
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    counted: bool = False
     recorded: float = 0.0
     priced: float = 0.0
     unpriced: int = 0
+    counted: bool = False
     last: str = ""
 
     @property
@@ -239,22 +240,22 @@ class Sums:
     def cost(self) -> float:
         return self.recorded + self.priced
 
-    def add(self, row: Sequence[Any], listed: float, unpriced: int) -> None:
-        self.conversations += row[4]
-        self.prompts += row[5]
-        self.replies += row[6]
-        self.tool_calls += row[7]
-        self.errors += row[8]
-        self.input += row[9] or 0
-        self.output += row[10] or 0
-        self.cache_read += row[11] or 0
-        self.cache_write += row[12] or 0
-        self.counted = self.counted or row[10] is not None or row[9] is not None
-        self.recorded += row[13] or 0.0
-        self.priced += listed
-        self.unpriced += unpriced
-        if row[0] > self.last and row[0][:1].isdigit():
-            self.last = row[0]
+    def add(self, row: Sequence[Any]) -> None:
+        """Adds a row of sums, in the order of the attributes."""
+        self.conversations += row[0]
+        self.prompts += row[1]
+        self.replies += row[2]
+        self.tool_calls += row[3]
+        self.errors += row[4]
+        self.input += row[5]
+        self.output += row[6]
+        self.cache_read += row[7]
+        self.cache_write += row[8]
+        self.recorded += row[9]
+        self.priced += row[10]
+        self.unpriced += row[11]
+        self.counted = self.counted or row[12]
+        self.last = max(self.last, row[13])
 
 
 USAGE = """
@@ -286,41 +287,64 @@ def add_up(rows: Iterable[Sequence[Any]], by: str, latest: date) -> Added:
     """Adds up rows of :data:`USAGE`. Tokens of conversations whose cost the tool recorded are not
     priced again."""
     added = Added()
-    column = {"source": 1, "project": 2, "model": 3}[by]
-    known_days: dict[str, date | None] = {}
+    dimension = {"source": 0, "project": 1, "model": 2}[by]
+    # (source, project, model) → a row of Sums; thousands of days make few of them
+    wholes: dict[tuple[Any, ...], list[Any]] = {}
+    days: dict[str, date | None] = {}
     for row in rows:
-        text = row[0]
-        if text not in known_days:
-            known_days[text] = _drawable(text, latest)
-        day = known_days[text]
-        tokens = (row[9] or 0) + (row[10] or 0) + (row[11] or 0) + (row[12] or 0)
+        text, source, project, name, began, prompts, replies, calls, errors = row[:9]
+        input, output, read, write = row[9] or 0, row[10] or 0, row[11] or 0, row[12] or 0
+        if text not in days:
+            days[text] = _drawable(text, latest)
+        day = days[text]
+        tokens = input + output + read + write
         listed, unpriced = 0.0, 0
         if tokens and row[14] != "recorded":
-            rates = cost.rates(row[3], text)
+            rates = cost.rates(name, text)
             if rates is None:
                 unpriced = tokens
             else:
-                listed = rates.price(row[9] or 0, row[10] or 0, row[11] or 0, row[12] or 0)
-        added.total.add(row, listed, unpriced)
-        added.by_source[row[1]].add(row, listed, unpriced)
-        added.by_project[row[2]].add(row, listed, unpriced)
-        added.by_model[row[3]].add(row, listed, unpriced)
+                listed = rates.price(input, output, read, write)
+        key = (source, project, name)
+        whole_ = wholes.get(key)
+        if whole_ is None:
+            whole_ = wholes[key] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0, False, ""]
+        whole_[0] += began
+        whole_[1] += prompts
+        whole_[2] += replies
+        whole_[3] += calls
+        whole_[4] += errors
+        whole_[5] += input
+        whole_[6] += output
+        whole_[7] += read
+        whole_[8] += write
+        whole_[9] += row[13] or 0.0
+        whole_[10] += listed
+        whole_[11] += unpriced
+        whole_[12] = whole_[12] or row[9] is not None or row[10] is not None
         if day is None:
-            added.undrawn += row[5] + row[6]
+            added.undrawn += prompts + replies
             continue
-        cell = added.cells.get((day, row[column]))
+        if text > whole_[13]:
+            whole_[13] = text
+        cell = added.cells.get((day, key[dimension]))
         if cell is None:
-            cell = added.cells[day, row[column]] = [0, 0, 0, 0.0]
-        cell[0] += row[4]
-        cell[1] += row[5]
+            cell = added.cells[day, key[dimension]] = [0, 0, 0, 0.0]
+        cell[0] += began
+        cell[1] += prompts
         cell[2] += tokens
         cell[3] += listed + (row[13] or 0.0)
         counts = added.days.get(day)
         if counts is None:
             counts = added.days[day] = [0, 0, 0]
-        counts[0] += row[5]
-        counts[1] += row[6]
-        counts[2] += row[7]
+        counts[0] += prompts
+        counts[1] += replies
+        counts[2] += calls
+    for (source, project, name), whole_ in wholes.items():
+        added.total.add(whole_)
+        added.by_source[source].add(whole_)
+        added.by_project[project].add(whole_)
+        added.by_model[name].add(whole_)
     return added
 
 
@@ -534,14 +558,13 @@ class Links:
         if self.scope.filters.project is not None and not self.scope.may_sql:
             return self.period(day, day)
         start, end = utc_range(day, day, self.zone)
-        return self.table(
-            "messages",
-            self.scope.source(),
-            self.scope.conversations_where(source=False),
-            timestamp__gte=start,
-            timestamp__lt=end,
-            _sort="timestamp",
-        )
+        times = f"&timestamp__gte={start}&timestamp__lt={end}".replace(":", "%3A")
+        return self.all_messages + times
+
+    @cached_property
+    def all_messages(self) -> str:
+        where = self.scope.conversations_where(source=False)
+        return self.table("messages", self.scope.source(), where, _sort="timestamp")
 
     def usage(self, **more: Any) -> str:
         """The rows of daily_usage that a figure adds up."""
@@ -982,6 +1005,7 @@ class Page:
             row = series.get(value, len(names) - 1)
             for measure, amount in enumerate(cell):
                 grids[measure][row][index] += amount
+        hrefs = {span: self._span(span, unit) for span in spans}
         found = []
         for measure, grid in zip(MEASURES, grids, strict=True):
             write = dollars if measure == "cost" else short
@@ -992,9 +1016,9 @@ class Page:
                     "title": measure.capitalize(),
                     "chart": drawn,
                     "total": write(drawn.total),
-                    "bars": [(bar, self._span(bar.bucket, unit)) for bar in drawn.bars],
+                    "bars": [(bar, hrefs[bar.bucket]) for bar in drawn.bars],
                     "rows": [
-                        (bucket.label, self._span(bucket, unit), parts, sum_)
+                        (bucket.label, hrefs[bucket], parts, sum_)
                         for bucket, parts, sum_ in drawn.rows
                     ],
                     "href": self.links.usage(_sort_desc="day"),
@@ -1122,9 +1146,15 @@ class Page:
             "kind": kind if kind != "main" else "",
             "started": started,
             "when": local_time(started, self.links.zone),
-            "counts": f"{_count(prompts, 'prompt', 'prompts')}, "
-            f"{_count(messages, 'message', 'messages')}, "
-            f"{_count(calls, 'tool call', 'tool calls')}",
+            "counts": ", ".join(
+                _count(number, one, many)
+                for number, one, many in (
+                    (prompts, "prompt", "prompts"),
+                    (messages, "message", "messages"),
+                    (calls, "tool call", "tool calls"),
+                )
+                if number
+            ),
         }
 
     def _projects(self, added: Added) -> list[dict[str, Any]]:
