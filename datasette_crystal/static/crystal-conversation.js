@@ -21,7 +21,7 @@ localTimes(document);
 // ---- Subagents in place
 
 async function load(details) {
-  const place = details.querySelector(".c-parts");
+  const place = details.querySelector(".c-nested");
   const address = details.dataset.href;
   delete details.dataset.href;
   if (!address) return;

@@ -264,7 +264,7 @@ def call(
     sign, kind = _FAMILIES[family][:2] if family in _FAMILIES else (name[:1].upper(), name)
     arguments = _decoded(row["input"])
     output = row["output"] or ""
-    badges = _badges(row, edits)
+    badges = _badges(row, family, edits)
     what = _what(name, row["title"], family, arguments, edits, context.cwd)
     made = Call(
         id=row["id"],
@@ -299,7 +299,7 @@ def _decoded(text: str | None) -> Any:
         return text
 
 
-def _badges(row: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]) -> list[Badge]:
+def _badges(row: Mapping[str, Any], family: str, edits: Sequence[Mapping[str, Any]]) -> list[Badge]:
     badges = []
     added = sum(edit["lines_added"] or 0 for edit in edits)
     removed = sum(edit["lines_removed"] or 0 for edit in edits)
@@ -311,7 +311,8 @@ def _badges(row: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]) -> list[
         badges.append(Badge(*_STATUS[row["status"]]))
     if row["exit_code"]:
         badges.append(Badge(f"exit {row['exit_code']}", "c-bad"))
-    if (row["duration_ms"] or 0) >= 100:
+    quick = 100 if family in ("shell", "web", "agent", "other") else 3_000
+    if (row["duration_ms"] or 0) >= quick:
         badges.append(Badge(duration(row["duration_ms"])))
     return badges
 
@@ -610,14 +611,14 @@ def _question_list(questions: Sequence[Mapping[str, Any]], output: str) -> Marku
     for question in questions:
         text = str(question.get("question") or question.get("header") or "")
         given = answers.get(str(question.get("id"))) or answers.get(text) or []
-        options = question.get("options")
+        options = list(_options(question.get("options")))
+        if len(given) == 1 and given[0] not in [label for label, _ in options]:
+            several = given[0].split(", ")  # several choices, as Claude Code writes them
+            if set(several) <= {label for label, _ in options}:
+                given = several
+        rest = list(given)
         rows = []
-        for option in (options if isinstance(options, list) else [])[:50]:
-            if isinstance(option, dict):
-                label = str(option.get("label") or option.get("value") or "")
-                about = str(option.get("description") or "")
-            else:
-                label, about = str(option), ""
+        for label, about in options:
             chosen = label in given
             rows.append(
                 Markup('<li{}><span aria-hidden="true">{}</span> <b>{}</b>{}{}</li>').format(
@@ -628,14 +629,25 @@ def _question_list(questions: Sequence[Mapping[str, Any]], output: str) -> Marku
                     Markup(' <span class="c-quiet">{}</span>').format(about) if about else "",
                 )
             )
-            given = [answer for answer in given if answer != label]
+            rest = [answer for answer in rest if answer != label]
         parts.append(Markup('<p class="c-question">{}</p>').format(text))
         if rows:
             parts.append(Markup('<ul class="c-options">{}</ul>').format(Markup("").join(rows)))
-        parts.extend(Markup('<p class="c-answer">{}</p>').format(answer) for answer in given)
+        parts.extend(Markup('<p class="c-answer">{}</p>').format(answer) for answer in rest)
     if not answers and output.strip():
         parts.append(Markup('<p class="c-answer">{}</p>').format(first_line(output, 2_000)))
     return Markup("").join(parts)
+
+
+def _options(value: Any) -> Iterator[tuple[str, str]]:
+    for option in (value if isinstance(value, list) else [])[:50]:
+        if isinstance(option, dict):
+            yield (
+                str(option.get("label") or option.get("value") or ""),
+                str(option.get("description") or ""),
+            )
+        else:
+            yield str(option), ""
 
 
 _QUOTED_ANSWER = re.compile(r'"([^"\n]{1,2000})"="([^"\n]{0,2000})"')
@@ -657,7 +669,7 @@ def _answers(output: str) -> dict[str, list[str]]:
                     found[key] = [str(answer) for answer in value]
         return found
     for question, answer in _QUOTED_ANSWER.findall(output[:MAX_INPUT]):
-        found[question] = [answer, *answer.split(", ")] if ", " in answer else [answer]
+        found[question] = [answer]
     return found
 
 
@@ -688,6 +700,30 @@ def label_of_kind(kind: str) -> str:
     return _PERSON.get(kind) or _HARNESS.get(kind) or {"task": "Task"}.get(kind, "Reply")
 
 
+_SUMMARY_TAG = re.compile(r"<summary>([^<]{1,400})</summary>")
+_ANY_TAG = re.compile(r"</?([A-Za-z][\w-]{0,60})[^<>]{0,200}>")
+
+
+def _harness_line(content: str) -> str:
+    """The line that says most of what a harness wrote: what it calls the summary, else the first
+    words outside of tags, after the name of the first tag."""
+    start = content[:4_000]
+    summary = _SUMMARY_TAG.search(start)
+    if summary and summary[1].strip():
+        return first_line(summary[1], 160)
+    tag = _ANY_TAG.match(start.lstrip())
+    words = first_line(_ANY_TAG.sub(" ", render.strip_ansi(start)), 120)
+    if tag is None or not words:
+        return words or first_line(start, 160)
+    name = tag[1].replace("_", " ").replace("-", " ")
+    return f"{name}: {words}"
+
+
+def thinking_line(text: str) -> str:
+    """The first line of a thought, without Markdown around it."""
+    return first_line(text, 110).strip("*#_ ")
+
+
 def message_body(
     kind: str, title: str, content: str, length: int, context: Context
 ) -> tuple[Markup, Markup, bool, str]:
@@ -696,8 +732,9 @@ def message_body(
     note = ""
     if length > len(content):
         note = f"All {plural(length, 'character')}"
-    summary = context.mark_text(first_line(content, 160) or title)
     family = family_of_kind(kind)
+    line = _harness_line(content) if family == "harness" else first_line(content, 160)
+    summary = context.mark_text(line or title)
     if kind in ("local-output", "shell", "command", "interruption"):
         css = "c-output" if kind == "local-output" else "c-plain"
         body = Markup('<pre class="{}">{}</pre>').format(css, render.ansi(content))

@@ -475,7 +475,7 @@ def _message(
         summary=summary,
         folded=folded,
         thinking=context.mark(render.markdown(thinking, context.budget)) if thinking else html[:0],
-        thinking_summary=context.mark_text(blocks.first_line(thinking, 110)),
+        thinking_summary=context.mark_text(blocks.thinking_line(thinking)),
         calls=calls,
         attachments=[
             _attachment(attachment, linker) for attachment in rows["attachments"].get(row["id"], ())
