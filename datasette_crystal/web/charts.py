@@ -17,6 +17,9 @@ SLOT, BAR, HEIGHT = 10, 8, 1000
 #: A chart of fewer bars is as wide as one of so many: one bar is not a wall.
 _FEWEST_SLOTS = 12
 
+#: Room that a word on the axis takes on a telephone, in percent.
+_WORD = 19
+
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -186,10 +189,15 @@ def _x_ticks(spans: Sequence[Bucket], slots: int, margin: int) -> list[Tick]:
                 marks.append((index, f"{month}{now[0]}"))
             before = now
     step = max(1, math.ceil(len(marks) / 5))
-    ticks = []
+    ticks: list[Tick] = []
+    taken = 0.0
     for index, label in marks[::step]:
         x = (margin + index) / slots * 100
-        ticks.append(Tick(label, x=round(x, 2), anchor="end" if x > 85 else "start"))
+        at_end = x > 100 - _WORD
+        begins = x - _WORD if at_end else x
+        if begins >= taken:  # no word over another one
+            ticks.append(Tick(label, x=round(x, 2), anchor="end" if at_end else "start"))
+            taken = begins + _WORD
     return ticks
 
 
@@ -233,7 +241,8 @@ def heat_map(counts: dict[date, int], first: date, last: date) -> HeatMap:
     if len(set(active)) == 1:
         limits = [0, 0, active[0]]
     start = start_of(first, "week")
-    cells, months = [], []
+    cells: list[Cell] = []
+    months: list[tuple[int, str]] = []
     day = first
     while day <= last:
         week = (day - start).days // 7

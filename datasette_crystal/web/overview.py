@@ -42,6 +42,8 @@ _FIRST_DAY = date(2020, 1, 1)
 _SERIES = 5
 _MOST_ROWS = 400_000
 _MOST_PROJECTS = 1_000
+#: Names longer than this make no link: no server takes it.
+_LONGEST = 1_000
 _OFFSET = re.compile(r"\(([+-])(\d\d):(\d\d)\)")
 
 
@@ -191,7 +193,8 @@ def short(value: float) -> str:
     for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if value >= limit:
             scaled = value / limit
-            return f"{scaled:.1f} {unit}" if scaled < 100 else f"{scaled:,.0f} {unit}"
+            text = f"{scaled:.1f}" if scaled < 100 else f"{scaled:,.0f}"
+            return f"{text.removesuffix('.0')} {unit}"
     return f"{value / 1e3:,.0f} K" if value >= 100_000 else whole(value)
 
 
@@ -207,6 +210,12 @@ def percent(part: float, whole_: float) -> str:
         return "0 %"
     share = 100 * part / whole_
     return f"{share:.1f} %" if 0.05 <= share < 99.95 else "< 0.1 %" if share < 1 else "100 %"
+
+
+def clip(text: str, most: int = 80) -> str:
+    """A text of one line, at most so long."""
+    text = " ".join(text[: 2 * most].split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # --------------------------------------------------------------------------- adding up
@@ -395,18 +404,15 @@ FILES_EDITED = """
 with most as (
   select path from file_edits group by path order by count(*) desc, path limit 10
 )
-select e.path, count(*), count(distinct e.conversation_id), sum(e.lines_added),
-  sum(e.lines_removed)
+select e.path, count(*), sum(e.lines_added), sum(e.lines_removed)
 from most join file_edits e on e.path = most.path
 group by e.path
 order by 2 desc, e.path
 """
 
 FILES_EDITED_IN = """
-select e.path, count(*), count(distinct e.conversation_id), sum(e.lines_added),
-  sum(e.lines_removed)
-from file_edits e
-{join}
+select e.path, count(*), sum(e.lines_added), sum(e.lines_removed)
+from {tables}
 where 1{where}
 group by e.path
 order by 2 desc, e.path
@@ -673,15 +679,18 @@ def _tools_sql(scope: Scope) -> str:
 
 
 def _files_sql(scope: Scope) -> str:
-    join = []
-    if scope.start or scope.end:
-        join.append("join messages m on m.id = e.message_id")
+    timed = bool(scope.start or scope.end)
+    # "cross join" fixes the order: from the few that the filters leave to their edits
     if scope.filters.source or scope.filters.project is not None:
-        join.append("join conversations c on c.id = e.conversation_id")
-    if not join:
+        tables = "conversations c cross join file_edits e on e.conversation_id = c.id"
+        if timed:
+            tables += " cross join messages m on m.id = e.message_id"
+    elif timed:
+        tables = "messages m cross join file_edits e on e.message_id = m.id"
+    else:
         return FILES_EDITED
     return FILES_EDITED_IN.format(
-        join="\n".join(join), where=scope.where("m.timestamp", "c.source", "c.project_id")
+        tables=tables, where=scope.where("m.timestamp", "c.source", "c.project_id")
     )
 
 
@@ -691,7 +700,12 @@ def _project_labels(rows: Iterable[Sequence[Any]]) -> dict[int, str]:
     times: dict[str, int] = defaultdict(int)
     for row in rows:
         times[row[1]] += 1
-    return {row[0]: row[1] if times[row[1]] == 1 else f"{row[1]} ({row[2]})" for row in rows}
+    return {
+        row[0]: clip(row[1])
+        if times[row[1]] == 1
+        else f"{clip(row[1])} ({'…' if len(row[2]) > 60 else ''}{clip(row[2][-60:])})"
+        for row in rows
+    }
 
 
 @dataclass(frozen=True)
@@ -703,12 +717,12 @@ class Labels:
 
     def of(self, dimension: str, value: Any) -> str:
         if dimension == "source":
-            return self.sources.get(value, str(value))
+            return clip(self.sources.get(value, str(value)))
         if dimension == "project":
             if value is None:
                 return "no project"
             return self.projects.get(value, f"project {value}")
-        return "no model named" if value is None else str(value)
+        return "no model named" if value is None else clip(str(value))
 
 
 @dataclass(frozen=True)
@@ -1007,13 +1021,13 @@ class Page:
                 grids[measure][row][index] += amount
         hrefs = {span: self._span(span, unit) for span in spans}
         found = []
-        for measure, grid in zip(MEASURES, grids, strict=True):
-            write = dollars if measure == "cost" else short
+        for name, grid in zip(MEASURES, grids, strict=True):
+            write = dollars if name == "cost" else short
             drawn = charts.stacked(spans, names, grid, write)
             found.append(
                 {
-                    "name": measure,
-                    "title": measure.capitalize(),
+                    "name": name,
+                    "title": name.capitalize(),
                     "chart": drawn,
                     "total": write(drawn.total),
                     "bars": [(bar, hrefs[bar.bucket]) for bar in drawn.bars],
@@ -1022,7 +1036,7 @@ class Page:
                         for bucket, parts, sum_ in drawn.rows
                     ],
                     "href": self.links.usage(_sort_desc="day"),
-                    "note": cost.LABEL if measure == "cost" else "",
+                    "note": cost.LABEL if name == "cost" else "",
                 }
             )
         legend = [
@@ -1046,50 +1060,50 @@ class Page:
             return None
         return self.links.here(**{by: value})
 
-    def _usage_of_model(self, name: str | None) -> str:
+    def _usage_of_model(self, name: str | None) -> str | None:
+        if name and len(name) > _LONGEST:
+            return None
         named = {"model__isnull": "1"} if name is None else {"model": name}
         return self.links.table("daily_usage", self.links.scope.days(), named, _sort_desc="day")
 
     def _models(self, added: Added) -> list[dict[str, Any]]:
-        found = []
-        for name, sums in added.by_model.items():
-            if not sums.tokens and not sums.cost:
-                continue
-            found.append(
-                {
-                    "name": self.labels.of("model", name),
-                    "href": self._usage_of_model(name),
-                    "sums": sums,
-                    "tokens": [
-                        short(n)
-                        for n in (sums.input, sums.cache_write, sums.cache_read, sums.output)
-                    ],
-                    "listed": dollars(sums.priced) if sums.priced else "",
-                    "recorded": dollars(sums.recorded) if sums.recorded else "",
-                }
-            )
-        found.sort(key=lambda item: (-item["sums"].cost, -item["sums"].tokens, item["name"]))
-        return found[:10]
+        costly = sorted(
+            ((name, sums) for name, sums in added.by_model.items() if sums.tokens or sums.cost),
+            key=lambda item: (-item[1].cost, -item[1].tokens, str(item[0])),
+        )
+        return [
+            {
+                "name": self.labels.of("model", name),
+                "href": self._usage_of_model(name),
+                "tokens": [
+                    short(n) for n in (sums.input, sums.cache_write, sums.cache_read, sums.output)
+                ],
+                "listed": dollars(sums.priced) if sums.priced else "",
+                "recorded": dollars(sums.recorded) if sums.recorded else "",
+            }
+            for name, sums in costly[:10]
+        ]
 
     def _unpriced(self, added: Added) -> list[dict[str, Any]]:
-        found = [
+        without = sorted(
+            ((name, sums) for name, sums in added.by_model.items() if sums.unpriced),
+            key=lambda item: (-item[1].unpriced, str(item[0])),
+        )
+        return [
             {
                 "name": self.labels.of("model", name),
                 "tokens": short(sums.unpriced),
-                "number": sums.unpriced,
                 "href": self._usage_of_model(name),
             }
-            for name, sums in added.by_model.items()
-            if sums.unpriced
+            for name, sums in without[:30]
         ]
-        return sorted(found, key=lambda item: (-item["number"], item["name"]))[:30]
 
     def _tools(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         most = max((row[1] for row in rows), default=1)
         scope = self.links.scope
         return [
             {
-                "name": name,
+                "name": clip(name),
                 "calls": whole(calls),
                 "share": max(1, round(100 * calls / most)),
                 "failed_share": round(100 * failed / most, 1),
@@ -1097,7 +1111,7 @@ class Page:
                 "denied": denied,
                 "rate": percent(failed, judged) if judged else "",
                 "bad": judged >= 10 and failed / judged >= 0.15,
-                "href": self._calls(name),
+                "href": self._calls(name) if len(name) <= _LONGEST else None,
                 "failed_href": self.links.table(
                     "failed_tool_calls",
                     scope.times("started_at"),
@@ -1113,14 +1127,13 @@ class Page:
     def _files(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         scope = self.links.scope
         found = []
-        for path, edits, conversations, lines_added, removed in rows:
+        for path, edits, lines_added, removed in rows:
             cut = max(path.rfind("/"), path.rfind("\\")) + 1
             found.append(
                 {
-                    "folder": path[:cut],
-                    "name": path[cut:] or path,
+                    "folder": ("…" if cut > 100 else "") + path[:cut][-100:],
+                    "name": clip(path[cut:] or path[-80:]),
                     "edits": whole(edits),
-                    "conversations": whole(conversations),
                     "added": whole(lines_added) if lines_added else "",
                     "removed": whole(removed) if removed else "",
                     "href": self.links.table(
@@ -1129,7 +1142,9 @@ class Page:
                         scope.names(),
                         path=path,
                         _sort_desc="timestamp",
-                    ),
+                    )
+                    if len(path) <= _LONGEST
+                    else None,
                 }
             )
         return found
@@ -1137,12 +1152,12 @@ class Page:
     def _conversation(self, row: Sequence[Any]) -> dict[str, Any]:
         title, source, session_id, project, model_, kind, started, prompts, messages, calls = row
         return {
-            "title": title.strip() or "Untitled",
+            "title": clip(title, 200) or "Untitled",
             "href": conversation_url(self.links.datasette, self.links.database, source, session_id),
             "source": self.labels.of("source", source),
             "project": self.labels.of("project", project) if project is not None else "",
             "project_href": self.links.here(project=project) if project is not None else "",
-            "model": model_ or "",
+            "model": clip(model_ or ""),
             "kind": kind if kind != "main" else "",
             "started": started,
             "when": local_time(started, self.links.zone),
