@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from ..text import clean
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
@@ -89,7 +91,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def _printable(text: str) -> str:
-    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _CONTROL.sub("", clean(text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 # --------------------------------------------------------------------------- Markdown
@@ -449,10 +451,10 @@ def diff(text: str) -> Markup:
 #: Escape sequences of terminals: CSI; OSC, DCS and their like up to their end; two characters.
 #: Every part stops at the next escape, so no text makes this slow.
 _ESCAPE = re.compile(
-    r"\x1b\[([0-?]*)[ -/]*([@-~])"
+    r"\x1b\[([0-?]*)[ -/]*([@-~])?"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?"
-    r"|\x9b([0-?]*)[ -/]*([@-~])"
+    r"|\x9b([0-?]*)[ -/]*([@-~])?"
 )
 _MAX_SGR = 32
 
