@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
@@ -137,14 +139,20 @@ def run_import(
     unfinished = False
     logged: dict[tuple[str, str], tuple[str, str | None]] = {}
     if database.exists() and database.stat().st_size:
-        connection = _open_for_reading(database)
-        if connection is not None:
-            try:
-                known = known_files(connection, options.machine)
-                unfinished = needs_finish(connection)
-                logged = _last_outcomes(connection)
-            finally:
-                connection.close()
+        try:
+            connection = _open_for_reading(database)
+            if connection is not None:
+                try:
+                    known = known_files(connection, options.machine)
+                    unfinished = needs_finish(connection)
+                    logged = _last_outcomes(connection)
+                finally:
+                    connection.close()
+        except sqlite3.OperationalError as error:
+            if "no such column" not in str(error) and "no such table" not in str(error):
+                raise StoreError(f"{database}: {error}") from error
+            # an older schema is brought up to date below; a damaged one is refused there
+            unfinished = True
     plan = _Plan()
     try:
         for adapter in adapters.values():
@@ -159,6 +167,7 @@ def run_import(
                 report, {n: dict.fromkeys(ids, "unchanged") for n, ids in plan.unchanged.items()}
             )
             return report
+        _try_failed_again(plan, known, logged, report)
         news = [
             problem
             for problem in plan.problems
@@ -174,7 +183,7 @@ def run_import(
             return report
         connection = open_for_writing(database)
         try:
-            _write(connection, adapters, options, plan, report, progress)
+            _write(connection, adapters, options, plan, known, report, progress)
         finally:
             close_at_rest(connection)
     except sqlite3.Error as error:
@@ -183,8 +192,38 @@ def run_import(
         for adapter in adapters.values():
             close = getattr(adapter, "close", None)
             if close is not None:
-                close()
+                with contextlib.suppress(Exception):
+                    close()
     return report
+
+
+def _try_failed_again(
+    plan: _Plan,
+    known: Mapping[tuple[str, str], KnownFile],
+    logged: Mapping[tuple[str, str], tuple[str, str | None]],
+    report: Report,
+) -> None:
+    """Files that failed last time and have not changed are tried before anything is written: if they
+    fail as they did, there is nothing new to write."""
+    again = []
+    for adapter, meta in plan.todo:
+        files = _cleaned(meta.files)
+        before = known.get((files[0].path, files[0].part))
+        if (
+            before is not None
+            and before.outcome == "error"
+            and (before.size, before.mtime_ns) == (files[0].size, files[0].mtime_ns)
+        ):
+            try:
+                adapter.parse(meta)
+            except Exception as error:
+                problem = ScanProblem.of(adapter.name, _log_path(files[0]), error)
+                reason = _log_message(problem.reason) or type(error).__name__
+                if logged.get((adapter.name, problem.path)) == (problem.status, reason):
+                    _add_problem(report, replace(problem, reason=reason), False)
+                    continue
+        again.append((adapter, meta))
+    plan.todo = again
 
 
 def _open_for_reading(database: Path) -> sqlite3.Connection | None:
@@ -252,11 +291,17 @@ def _scan(
         roots.update(clean(str(root)) for root in info.roots)
         for found in adapter.scan(env):
             if isinstance(found, ScanProblem):
+                found = replace(found, path=str(found.path or ""), reason=str(found.reason))
                 plan.problems.append(found)
                 if found.root:
                     broken_roots.add(clean(found.root))
                 else:
                     whole = False
+                continue
+            problem = _check_meta(adapter, found)
+            if problem is not None:
+                plan.problems.append(problem)
+                whole = False
                 continue
             files = _cleaned(found.files)
             seen.update((file.path, file.part) for file in files)
@@ -269,13 +314,18 @@ def _scan(
                 plan.unchanged.setdefault(adapter.name, set()).update(ids)
                 if any(file and file.outcome == "unreadable" for file in before):
                     report.sources[adapter.name].unreadable += 1
-                elif not ids or any(file and file.skipped_below is not None for file in before):
+                elif any(
+                    file and (file.outcome == "skipped" or file.skipped_below is not None)
+                    for file in before
+                ):
                     report.sources[adapter.name].skipped += 1
                 plan.back += [file for file in before if file and file.missing_since]
             else:
                 plan.todo.append((adapter, found))
-    except (OSError, ValueError, sqlite3.Error) as error:
-        plan.problems.append(ScanProblem(adapter.name, "", f"cannot be searched: {error}"))
+    except Exception as error:
+        # whatever an adapter raises costs one source
+        reason = f"cannot be searched: {first_line(str(error)) or type(error).__name__}"
+        plan.problems.append(ScanProblem(adapter.name, "", reason))
         whole = False
     if not whole:
         return
@@ -290,6 +340,25 @@ def _scan(
         ):
             plan.missing.append(file)
             report.sources[adapter.name].missing += 1
+
+
+def _check_meta(adapter: Adapter, meta: object) -> ScanProblem | None:
+    """What is wrong with something that an adapter gave for a conversation, if anything is."""
+    if (
+        not isinstance(meta, ConversationMeta)
+        or not all(isinstance(text, str) for text in (meta.source, meta.session_id, meta.marker))
+        or not meta.files
+        or not all(
+            isinstance(file, SourceFile)
+            and all(isinstance(text, str) for text in (file.path, file.root, file.part))
+            and isinstance(file.size, int)
+            and isinstance(file.mtime_ns, int)
+            and max(abs(file.size), abs(file.mtime_ns)) < 2**63
+            for file in meta.files
+        )
+    ):
+        return ScanProblem(adapter.name, "", f"the adapter gave an odd conversation: {meta!r:.200}")
+    return None
 
 
 def _note_away(
@@ -353,6 +422,7 @@ def _write(
     adapters: Mapping[str, Adapter],
     options: Options,
     plan: _Plan,
+    known: Mapping[tuple[str, str], KnownFile],
     report: Report,
     progress: Progress | None,
 ) -> None:
@@ -393,7 +463,7 @@ def _write(
             while done < len(todo) and size < BATCH_BYTES and conversations < BATCH_CONVERSATIONS:
                 adapter, meta = todo[done]
                 length = 0 if meta.files[0].part else sum(file.size for file in meta.files)
-                _import_one(store, adapter, meta, options, report, outcomes)
+                _import_one(store, adapter, meta, known, options, report, outcomes)
                 size += length
                 conversations += 1
                 done += 1
@@ -414,24 +484,16 @@ def _count(report: Report, outcomes: Mapping[str, Mapping[int, str]]) -> None:
         source.unchanged = sum(outcome == "unchanged" for outcome in found.values())
 
 
-#: What a conversation with impossible values raises while it is stored; anything else that SQLite
-#: says (disk full, locked, corrupt) ends the run.
-_BAD_VALUES = (
-    ValueError,
-    OverflowError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
+#: What SQLite says of single values; anything else that it says (disk full, locked, corrupt) ends
+#: the run.
+_BAD_VALUES = (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
 
 def _import_one(
     store: Store,
     adapter: Adapter,
     meta: ConversationMeta,
+    known: Mapping[tuple[str, str], KnownFile],
     options: Options,
     report: Report,
     outcomes: dict[str, dict[int, str]],
@@ -447,9 +509,13 @@ def _import_one(
         return
     try:
         with store.savepoint():
-            results = _store(store, adapter, meta, files, parsed, options)
-    except _BAD_VALUES as error:
-        _fail(store, adapter, meta, files, report, error)
+            results = _store(store, adapter, meta, files, parsed, known, options)
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, _BAD_VALUES):
+            raise
+        # what cannot be stored today cannot be stored tomorrow
+        reason = f"cannot be stored: {first_line(str(error)) or type(error).__name__}"
+        _fail(store, adapter, meta, files, report, ValueError(reason))
         return
     so_far = outcomes.setdefault(adapter.name, {})
     for id_, outcome in results:
@@ -461,7 +527,7 @@ def _import_one(
             machine = store.other_machine(id_)
             if machine is not None:
                 source.other_machines[machine] = source.other_machines.get(machine, 0) + 1
-    if not results:
+    if not results and not _is_understood(parsed):
         source.skipped += 1
     for records in parsed.files:
         source.malformed_records += records.malformed
@@ -478,13 +544,14 @@ def _fail(
 ) -> None:
     problem = ScanProblem.of(adapter.name, files[0].path, error)
     reason = first_line(problem.reason) or type(error).__name__
-    store.record_file(
-        meta.source,
-        files[0],
-        marker=meta.marker,
-        parser_version=adapter.parser_version,
-        outcome=problem.status,
-    )
+    with contextlib.suppress(OverflowError):
+        store.record_file(
+            meta.source,
+            files[0],
+            marker=meta.marker,
+            parser_version=adapter.parser_version,
+            outcome=problem.status,
+        )
     is_new = store.log(meta.source, _log_path(files[0]), problem.status, reason)
     _add_problem(report, replace(problem, path=_log_path(files[0]), reason=reason), is_new)
 
@@ -492,6 +559,41 @@ def _fail(
 def _log_path(file: SourceFile) -> str:
     """The name of a file in the log: a conversation inside a database has rows of its own."""
     return f"{file.path}#{file.part}" if file.part else file.path
+
+
+def _is_understood(parsed: Parsed) -> bool:
+    """Whether a file that gave no conversation is known to hold none, every record of it."""
+    return bool(parsed.files) and not any(
+        records.malformed or records.unknown for records in parsed.files
+    )
+
+
+#: So much of a file's beginning, and of its end as it was, tells whether it only grew.
+_BOUNDARY = 4096
+
+
+def _boundary_hash(path: str, size: int) -> str | None:
+    """A hash of the first bytes of a file and of the last ones before ``size``."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(min(_BOUNDARY, size))
+            file.seek(max(size - _BOUNDARY, 0))
+            last = file.read(min(_BOUNDARY, size))
+    except OSError:
+        return None
+    if len(last) < min(_BOUNDARY, size):
+        return None  # it shrank meanwhile
+    return hashlib.blake2b(first + last, digest_size=16).hexdigest()
+
+
+def _has_grown(file: SourceFile, known: KnownFile | None) -> bool:
+    """Whether a file begins with what it held at the last import."""
+    return (
+        known is not None
+        and known.boundary_hash is not None
+        and file.size >= known.size
+        and _boundary_hash(file.path, known.size) == known.boundary_hash
+    )
 
 
 def is_short(conversation: ParsedConversation, min_messages: int) -> bool:
@@ -514,17 +616,22 @@ def _store(
     meta: ConversationMeta,
     files: list[SourceFile],
     parsed: Parsed,
+    known: Mapping[tuple[str, str], KnownFile],
     options: Options,
 ) -> list[tuple[int | None, str]]:
     """Stores what one meta gave. Returns id (``None``: not stored) and outcome of each
     conversation."""
+    grown = all(_has_grown(file, known.get((file.path, file.part))) for file in files)
     results: list[tuple[int | None, str]] = []
     for conversation in parsed.conversations:
-        short = is_short(conversation, options.min_messages)
-        if short and store.conversation_id(conversation.source, conversation.session_id) is None:
+        stored = store.conversation_id(conversation.source, conversation.session_id)
+        if stored and conversation.kind == "prompt-history" and stored[1] != "prompt-history":
+            continue  # the transcript itself is here, its prompts with it
+        if stored is None and is_short(conversation, options.min_messages):
             results.append((None, "skipped"))
             continue
-        results.append(store.store_conversation(conversation))
+        partial = stored is not None and store.has_other_files(stored[0], files)
+        results.append(store.store_conversation(conversation, grown, partial))
     outcomes = {outcome for _, outcome in results}
     ids = [id_ for id_, _ in results if id_ is not None]
     skipped = "skipped" in outcomes
@@ -538,6 +645,7 @@ def _store(
         message = "no conversation in it"
     elif skipped and status == "skipped":
         message = f"fewer than {options.min_messages} prompts and replies"
+    understood = not results and _is_understood(parsed)
     records = {(clean(item.path), clean(item.part)): item for item in parsed.files}
     for file in files:
         file_id = store.record_file(
@@ -545,8 +653,9 @@ def _store(
             file,
             marker=meta.marker,
             parser_version=adapter.parser_version,
-            outcome="imported" if ids else "skipped",
+            outcome="imported" if ids else "understood" if understood else "skipped",
             skipped_below=options.min_messages if skipped else None,
+            boundary_hash=None if file.part else _boundary_hash(file.path, file.size),
         )
         for id_ in ids:
             store.link_file(id_, file_id)

@@ -173,6 +173,7 @@ create table source_files (
   mtime_ns integer not null,
   marker text not null,
   parser_version integer not null,
+  boundary_hash text,
   outcome text not null,
   skipped_below integer,
   missing_since text,

@@ -14,12 +14,13 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-#: Han, kana, hangul, and the marks between them.
-_CJK_RUN = re.compile(
-    "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff"
+#: Han, kana, hangul, and the marks between them, as part of a character class.
+CJK = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9d"
-    "\U00020000-\U0003ffff]+"
+    "\U00020000-\U0003ffff"
 )
+_CJK_RUN = re.compile(f"[{CJK}]+")
 
 #: Words and identifiers that touch such a run, after it and before it: 用pytest测试. Bounded, since
 #: anything may stand there.
@@ -52,6 +53,22 @@ def build_fts(connection: sqlite3.Connection) -> None:
     connection.execute("insert into messages_fts(messages_fts, rank) values ('hashsize', 33554432)")
     connection.execute("insert into messages_fts(messages_fts) values ('rebuild')")
     connection.execute("insert into messages_fts(messages_fts, rank) values ('hashsize', 1048576)")
+
+
+def cjk_exists(connection: sqlite3.Connection) -> bool:
+    """Whether the index of CJK characters is there (it comes with the schema)."""
+    return (
+        connection.execute("select 1 from sqlite_master where name = 'messages_cjk'").fetchone()
+        is not None
+    )
+
+
+def build_cjk(connection: sqlite3.Connection) -> None:
+    """Builds the index of CJK characters again, over all messages."""
+    connection.execute("create virtual table messages_cjk using fts5(text, content='')")
+    rows = connection.execute("select id, content, thinking from messages")
+    while batch := rows.fetchmany(1000):
+        add_texts(connection, batch, words=False)
 
 
 def cjk_text(*texts: str | None) -> str | None:

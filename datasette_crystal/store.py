@@ -39,8 +39,9 @@ from .model import (
     ParsedMessage,
     ParsedToolCall,
     SourceFile,
+    Tokens,
 )
-from .text import clean, first_line, tool_title_from_json
+from .text import clean, count, first_line, tool_title_from_json
 
 #: Seconds to wait for another writer.
 BUSY_TIMEOUT = 120
@@ -108,13 +109,20 @@ def open_for_writing(path: str | Path) -> sqlite3.Connection:
                 if not _check(connection, path):
                     connection.execute(f"pragma application_id = {APPLICATION_ID}")
                 migrations.apply(Database(connection))
-        connection.execute("pragma journal_mode = wal")
+        # a database at rest goes to WAL when nobody reads it
+        connection.execute("pragma busy_timeout = 15000")
+        connection.execute("pragma journal_mode = wal").fetchall()
+        connection.execute(f"pragma busy_timeout = {BUSY_TIMEOUT * 1000}")
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma cache_size = -32768")
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma foreign_keys = off")
     except sqlite3.Error as error:
         connection.close()
+        if "locked" in str(error):
+            raise StoreError(
+                f"{path} is being read by another program; try again when it is done"
+            ) from error
         raise StoreError(f"{path}: {error}") from error
     except StoreError:
         connection.close()
@@ -161,6 +169,7 @@ class KnownFile:
     outcome: str
     skipped_below: int | None
     missing_since: str | None
+    boundary_hash: str | None
     conversations: tuple[int, ...] = ()
 
 
@@ -171,14 +180,14 @@ def known_files(connection: sqlite3.Connection, machine: str) -> dict[tuple[str,
         "select source_file_id, conversation_id from conversation_files"
     ):
         given[file_id] = (*given.get(file_id, ()), conversation_id)
-    return {
-        (path, part): KnownFile(id_, *rest, conversations=given.get(id_, ()))
-        for path, part, id_, *rest in connection.execute(
-            "select path, part, id, source, root, size, mtime_ns, marker, parser_version, "
-            "outcome, skipped_below, missing_since from source_files where machine = ?",
-            (machine,),
-        )
-    }
+    files = {}
+    for path, part, *values in connection.execute(
+        "select path, part, id, source, root, size, mtime_ns, marker, parser_version, outcome, "
+        "skipped_below, missing_since, boundary_hash from source_files where machine = ?",
+        (machine,),
+    ):
+        files[path, part] = KnownFile(*[*values, given.get(values[0], ())])
+    return files
 
 
 def unfinished(connection: sqlite3.Connection) -> bool:
@@ -218,6 +227,19 @@ def message_title(message: ParsedMessage) -> str:
 
 def call_title(call: ParsedToolCall) -> str:
     return call.title or tool_title_from_json(call.name, call.input)
+
+
+def _counts(tokens: Tokens | None) -> tuple[int | None, ...]:
+    """Token counts as they can be stored and added up: an impossible one is not known."""
+    if tokens is None:
+        return (None,) * 5
+    return (
+        count(tokens.input),
+        count(tokens.output),
+        count(tokens.cache_read),
+        count(tokens.cache_write),
+        count(tokens.reasoning),
+    )
 
 
 def _optional(text: str | None) -> str | None:
@@ -332,6 +354,19 @@ class Store:
 
     # ----------------------------------------------------------------- one conversation
 
+    def has_other_files(self, conversation_id: int, files: Iterable[SourceFile]) -> bool:
+        """Whether a conversation is made of further files that are still there."""
+        mine = {(file.path, file.part) for file in files}
+        return any(
+            row not in mine
+            for row in self.db.execute(
+                "select f.path, f.part from conversation_files cf "
+                "join source_files f on f.id = cf.source_file_id "
+                "where cf.conversation_id = ? and f.missing_since is null and f.machine = ?",
+                (conversation_id, self.machine),
+            )
+        )
+
     def other_machine(self, conversation_id: int) -> str | None:
         """The machine that a conversation came from, where it is not this one."""
         machine = self.db.execute(
@@ -349,14 +384,31 @@ class Store:
         ).fetchone()
         return (row[0], row[1]) if row else None
 
-    def store_conversation(self, parsed: ParsedConversation) -> tuple[int, str]:
+    def store_conversation(
+        self, parsed: ParsedConversation, grown: bool = False, partial: bool = False
+    ) -> tuple[int, str]:
         """Stores a conversation, or brings the stored one up to date. Returns its id and what
-        happened: ``imported``, ``updated`` or ``unchanged``. Call it inside a transaction."""
+        happened: ``imported``, ``updated`` or ``unchanged``. Call it inside a transaction.
+
+        ``grown`` says that its files begin with the very bytes that they held before: then what the
+        new reading does not give is nothing that the tool took away, but was understood better
+        (a prompt that waited, say, and was then told as a record), and goes. ``partial`` says that
+        other files hold more of it."""
         parsed.session_id = clean(parsed.session_id)
         parsed.parent_session_id = _optional(parsed.parent_session_id)
         stored = self.conversation_id(parsed.source, parsed.session_id)
         if stored and parsed.kind == "prompt-history" and stored[1] != "prompt-history":
             return stored[0], "unchanged"  # the transcript itself is here, its prompts with it
+        upgrade = bool(stored and stored[1] == "prompt-history" and parsed.kind != "prompt-history")
+        if stored and upgrade:
+            # the transcript is back: what history.jsonl knew of it is a part of that
+            ids = [link[0] for link in self._links(stored[0])]
+            self._write_links(stored[0], self._links(stored[0]), [])
+            self._drop(stored[0], ids)
+            self.db.execute(
+                "delete from conversation_files where conversation_id = ?", (stored[0],)
+            )
+            partial = False
 
         first = last = None
         for message in parsed.messages:
@@ -372,8 +424,15 @@ class Store:
         old_links = self._links(conversation_id) if stored else []
         own_links = [link for link in old_links if link[3] != "referred"]
         uids, matched, relatives = self._match(parsed, conversation_id, own_links, started_at)
+        if stored and relatives and not self._is_resumed(conversation_id):
+            # its beginning alone could not tell, and was stored as a conversation of its own: would
+            # it be one if it came now?
+            other = self._resumed_as(parsed, *self._match(parsed, conversation_id, [], started_at))
+            if other is not None:
+                self._dissolve(conversation_id, other)
+                return self.store_conversation(parsed)
         # a session that was resumed in another file is one conversation made of several files
-        several = bool(stored) and self._is_resumed(conversation_id)
+        several = bool(stored) and (partial or self._is_resumed(conversation_id))
         if not stored:
             resumed = self._resumed_as(parsed, uids, matched, relatives)
             if resumed is not None:
@@ -394,23 +453,36 @@ class Store:
 
         # what a fork refers to stays in front; it is looked at again at the end of the run
         referred = [link for link in old_links if link[3] == "referred"]
-        upgrade = bool(stored and stored[1] == "prompt-history" and parsed.kind != "prompt-history")
         links = referred + self._new_links(
-            parsed, uids, matched, own_links, drop_gone=upgrade, several=several
+            parsed, uids, matched, own_links, drop_gone=grown and not several, several=several
         )
+        poorer_tokens = bool(stored) and not grown and self._tells_less(parsed, conversation_id)
         changed = self._write_messages(
-            parsed, conversation_id, started_at, links, uids, matched, new_ids, owners, several
+            parsed,
+            conversation_id,
+            started_at,
+            links,
+            uids,
+            matched,
+            new_ids,
+            owners,
+            several,
+            keep_tokens=poorer_tokens,
         )
-        if upgrade:
-            kept = set(matched)
-            self._delete_messages([link[0] for link in own_links if link[0] not in kept])
         if links != old_links:
             self._write_links(conversation_id, old_links, links)
             changed = True
+        if grown and not several:
+            kept = set(matched)
+            self._drop(conversation_id, [link[0] for link in own_links if link[0] not in kept])
         if several:
             changed |= self._join_session(conversation_id, parsed, started_at, ended_at)
         elif stored:
-            changed |= self._update_conversation(conversation_id, parsed, started_at, ended_at)
+            changed |= self._update_conversation(
+                conversation_id, parsed, started_at, ended_at, grown=grown or upgrade
+            )
+            if grown:
+                changed |= self._hand_over(conversation_id)
         changed |= self._set_title(conversation_id, parsed.title, parsed.title_origin)
         if changed or not exists:
             self.refresh_counts(conversation_id)
@@ -457,6 +529,9 @@ class Store:
             f"where id in ({','.join('?' * len(relatives))}) order by started_at, session_id",
             sorted(relatives),
         ).fetchall():
+            # "fork" without a parent that the source names is only what we made of it
+            if kind == "fork" and parent is None:
+                kind = "main"
             if kind != parsed.kind or not self._same_session(
                 parsed.source, parent, parsed.parent_session_id
             ):
@@ -605,19 +680,16 @@ class Store:
                 for index, message in enumerate(parsed.messages):
                     if index in candidates and self._is_same_or_grown(message, candidates[index]):
                         take(index, candidates[index])
-            # 2. the rest of it by text, between those
-            if not all(matched) and len(used) < len(own):
-                gaps = fill_gaps(
-                    matched, [link[0] for link in own], new_signature, stored_signature
-                )
-                for index, id_ in gaps.items():
-                    take(index, id_)
-
-        # 3. copies in other conversations, by shared ids
+        # 2. copies in other conversations, by shared ids
         relatives = self._match_shared(
             parsed, conversation_id, [i for i in shared if not matched[i]], uids, take
         )
-        # 4. between those, by text
+        # 3. the rest of this conversation by text, between those
+        if own and not all(matched) and any(link[0] not in used for link in own):
+            gaps = fill_gaps(matched, [link[0] for link in own], new_signature, stored_signature)
+            for index, id_ in gaps.items():
+                take(index, id_)
+        # 4. between the copies, by text
         for relative in sorted(relatives):
             if all(matched):
                 break
@@ -687,6 +759,14 @@ class Store:
         ).fetchone()
         if role != message.role:
             return False
+        if not content.strip() and message.tool_calls:
+            # a step that was still open: its calls come one by one
+            calls = self.db.execute(
+                "select name, input from tool_calls where message_id = ? order by position", (id_,)
+            ).fetchall()
+            now = [(call.name, call.input) for call in message.tool_calls]
+            if calls == now[: len(calls)] and (calls or not message.content.strip()):
+                return True
         if content.strip() or message.content.strip():
             return content.split() == message.content.split() or bool(
                 content.strip() and is_poorer(content, message.content)
@@ -922,6 +1002,7 @@ class Store:
         new_ids: set[int],
         owners: dict[int, tuple[int, str, str]],
         several: bool,
+        keep_tokens: bool,
     ) -> bool:
         positions = (
             {link[0]: position for position, link in enumerate(links)}
@@ -953,9 +1034,12 @@ class Store:
                 mine = key < owner[1:]
                 if mine:
                     lost.add(owner[0])
-            changed |= self._merge_message(
-                id_, message, conversation_id, uids[index], position, turn, mine
+            merged = self._merge_message(
+                id_, message, conversation_id, uids[index], position, turn, mine, keep_tokens
             )
+            if merged and owner is not None and not mine:
+                lost.add(owner[0])  # this copy knew something that the owner did not
+            changed |= merged
         self._flush(rows)
         for other in lost:
             self._set_title(other, None, None)
@@ -993,11 +1077,7 @@ class Store:
                 "```" in content,
                 bool(message.tool_calls),
                 len(content),
-                tokens.input if tokens else None,
-                tokens.output if tokens else None,
-                tokens.cache_read if tokens else None,
-                tokens.cache_write if tokens else None,
-                tokens.reasoning if tokens else None,
+                *_counts(tokens),
                 message.vote,
                 content,
                 thinking,
@@ -1077,6 +1157,7 @@ class Store:
         position: int,
         turn: int,
         mine: bool,
+        keep_tokens: bool,
     ) -> bool:
         """Brings a stored message up to date with another reading of it. ``mine``: the conversation
         that is being read owns it (or takes it over); else only what is missing is filled in.
@@ -1089,13 +1170,9 @@ class Store:
         old = self.db.execute(f"select {names} from messages where id = ?", (id_,)).fetchone()
         content = richer(clean(message.content), old[17], mine) or ""
         thinking = richer(_optional(message.thinking), old[18], mine)
-        tokens = message.tokens
-        counts = (
-            (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.reasoning)
-            if tokens
-            else (None,) * 5
-        )
-        if not (mine and tokens) and any(count is not None for count in old[11:16]):
+        counts = _counts(message.tokens)
+        # the tokens of a model call may move to a later step of it as the file grows
+        if (not mine or keep_tokens) and any(count is not None for count in old[11:16]):
             counts = old[11:16]
         mine_first = (
             (lambda new, before: new if new is not None else before)
@@ -1199,22 +1276,34 @@ class Store:
                 )
                 changed = True
             if call.edits:
-                have = self.db.execute(
-                    "select count(*) from file_edits where message_id = ? and position = ?",
-                    (message_id, row[1]),
-                ).fetchone()[0]
-                if have < len(call.edits):
-                    self.db.execute(
-                        "delete from file_edits where message_id = ? and position = ?",
-                        (message_id, row[1]),
-                    )
-                    edited = _Rows()
-                    self._add_call(edited, conversation_id, message_id, row[1], call)
-                    self._next_call -= 1
-                    rows.edits += edited.edits
-                    changed = True
+                changed |= self._merge_edits(rows, message_id, conversation_id, row[1], call, mine)
         self._flush(rows)
         return changed
+
+    def _merge_edits(
+        self,
+        rows: _Rows,
+        message_id: int,
+        conversation_id: int,
+        place: int,
+        call: ParsedToolCall,
+        mine: bool,
+    ) -> bool:
+        stored = self.db.execute(
+            "select path, action, message_id, position, conversation_id, lines_added, "
+            "lines_removed, diff from file_edits where message_id = ? and position = ? order by id",
+            (message_id, place),
+        ).fetchall()
+        read = _Rows()
+        self._add_call(read, conversation_id, message_id, place, call)
+        self._next_call -= 1
+        if stored == read.edits or (stored and not mine):
+            return False
+        self.db.execute(
+            "delete from file_edits where message_id = ? and position = ?", (message_id, place)
+        )
+        rows.edits += read.edits
+        return True
 
     def _merge_attachments(self, message_id: int, message: ParsedMessage) -> bool:
         stored = set(
@@ -1229,6 +1318,103 @@ class Store:
         rows = [row for row in rows if (row[3], row[0], row[6]) not in stored]
         self.db.executemany(_INSERT_ATTACHMENT, rows)
         return bool(rows)
+
+    def _tells_less(self, parsed: ParsedConversation, conversation_id: int) -> bool:
+        """Whether a reading knows of fewer output tokens than are stored: it is of a file that was
+        cut, and must not take tokens away."""
+        stored = self.db.execute(
+            "select coalesce(sum(m.output_tokens), 0) from conversation_messages cm "
+            "join messages m on m.id = cm.message_id where cm.conversation_id = ? "
+            "and cm.origin <> 'referred'",
+            (conversation_id,),
+        ).fetchone()[0]
+        read = sum(m.tokens.output or 0 for m in parsed.messages if m.tokens)
+        return bool(read < stored)
+
+    def _drop(self, conversation_id: int, ids: list[int]) -> None:
+        """Takes messages out that this conversation does not show any more; those that another one
+        shows become that one's."""
+        others = [id_ for id_ in ids if not self._give(id_, conversation_id, leaving=True)]
+        self._delete_messages(
+            [
+                id_
+                for id_ in others
+                if self.db.execute(
+                    "select conversation_id from messages where id = ?", (id_,)
+                ).fetchone()
+                == (conversation_id,)
+            ]
+        )
+
+    def _hand_over(self, conversation_id: int) -> bool:
+        """Gives messages back to conversations that began earlier and show them too: this one began
+        later than its first lines made believe."""
+        ids = [
+            row[0]
+            for row in self.db.execute(
+                "select m.id from messages m where m.conversation_id = :id and exists ("
+                "select 1 from conversation_messages cm where cm.message_id = m.id "
+                "and cm.conversation_id <> :id and cm.origin <> 'referred')",
+                {"id": conversation_id},
+            )
+        ]
+        given = [self._give(id_, conversation_id) for id_ in ids]
+        return any(given)
+
+    def _give(self, id_: int, giver: int, leaving: bool = False) -> bool:
+        """Makes the earliest conversation that shows a message its owner. Returns whether another
+        one than ``giver`` owns it now."""
+        row = self.db.execute(
+            "select cm.conversation_id, cm.uid, cm.position, m.conversation_id "
+            "from conversation_messages cm join conversations c on c.id = cm.conversation_id "
+            "join messages m on m.id = cm.message_id "
+            "where cm.message_id = :id and cm.origin <> 'referred' "
+            "and (cm.conversation_id <> :giver or not :leaving) "
+            "order by coalesce(c.started_at, '9'), c.session_id limit 1",
+            {"id": id_, "giver": giver, "leaving": leaving},
+        ).fetchone()
+        if row is None or row[3] != giver:
+            return row is not None
+        owner, uid, position, _ = row
+        if owner == giver:
+            return False
+        self.db.execute(
+            "update messages set conversation_id = ?, uid = ?, position = ? where id = ?",
+            (owner, uid, position, id_),
+        )
+        for table in ("tool_calls", "file_edits"):
+            self.db.execute(
+                f"update {table} set conversation_id = ? where message_id = ?", (owner, id_)
+            )
+        self._set_title(owner, None, None)
+        self.refresh_counts(owner)
+        self.touched.add(owner)
+        return True
+
+    def _dissolve(self, conversation_id: int, into: int) -> None:
+        """Takes a conversation out whose session turned out to be part of another one."""
+        ids = [link[0] for link in self._links(conversation_id)]
+        start = self.db.execute(
+            "select started_at from conversations where id = ?", (conversation_id,)
+        ).fetchone()[0]
+        self.old_starts.add(start)
+        self.db.execute(
+            "delete from conversation_messages where conversation_id = ?", (conversation_id,)
+        )
+        self._drop(conversation_id, ids)
+        self.db.execute(
+            "update or ignore conversation_files set conversation_id = ? where conversation_id = ?",
+            (into, conversation_id),
+        )
+        for statement in (
+            "delete from conversation_files where conversation_id = ?",
+            "update import_log set conversation_id = null where conversation_id = ?",
+            "update conversations set parent_id = null where parent_id = ?",
+            "update tool_calls set subagent_id = null where subagent_id = ?",
+            "delete from conversations where id = ?",
+        ):
+            self.db.execute(statement, (conversation_id,))
+        self.touched.discard(conversation_id)
 
     def _delete_messages(self, ids: list[int]) -> None:
         for id_ in ids:
@@ -1287,6 +1473,7 @@ class Store:
         started_at: str | None,
         ended_at: str | None,
         only_missing: bool = False,
+        grown: bool = False,
     ) -> bool:
         # a conversation that came from another machine first stays that machine's
         machine = self.db.execute(
@@ -1325,6 +1512,8 @@ class Store:
             ("ended_at", ended_at, old_end, max),
         ):
             both = [value for value in (new, before) if value]
+            if grown and new:
+                both = [new]
             header[name] = choose(both) if both else None
             names.append(name)
             old.append(before)
@@ -1432,6 +1621,7 @@ class Store:
         parser_version: int,
         outcome: str,
         skipped_below: int | None = None,
+        boundary_hash: str | None = None,
     ) -> int:
         """Writes how a file was found and what came of it; returns its id."""
         values = {
@@ -1444,6 +1634,7 @@ class Store:
             "mtime_ns": file.mtime_ns,
             "marker": clean(marker),
             "parser_version": parser_version,
+            "boundary_hash": boundary_hash,
             "outcome": outcome,
             "skipped_below": skipped_below,
         }
@@ -1557,6 +1748,8 @@ class Store:
         with self.transaction():
             if not self._words:
                 search.build_fts(self.db)
+            if not search.cjk_exists(self.db):
+                search.build_cjk(self.db)
             ensure_late_indexes(self.db)
         with self.transaction():
             if self._rebuild_usage:
@@ -1585,6 +1778,11 @@ class Store:
                 f"and found.session_id = {table}.{session} and found.id <> "
                 + ("conversations.id" if table == "conversations" else "tool_calls.conversation_id")
             )
+        # what was taken for a copy, and owns all that it shows now, is none
+        self.db.execute(
+            "update conversations set kind = 'main', parent_id = null where kind = 'fork' "
+            "and parent_session_id is null and inherited_count = 0"
+        )
         # A copy under the same ids that does not say where it comes from: it goes on from the
         # conversation that owns the last message that it repeats.
         self.db.execute(
@@ -1592,7 +1790,7 @@ class Store:
             "select m.conversation_id from conversation_messages cm "
             "join messages m on m.id = cm.message_id where cm.conversation_id = conversations.id "
             "and m.conversation_id <> conversations.id order by cm.position desc limit 1) "
-            "where kind = 'main' and parent_session_id is null and inherited_count > 0"
+            "where kind in ('main', 'fork') and parent_session_id is null and inherited_count > 0"
         )
 
     def _resolve_references(self) -> None:
@@ -1639,6 +1837,7 @@ def needs_finish(connection: sqlite3.Connection) -> bool:
     return (
         unfinished(connection)
         or not search.fts_exists(connection)
+        or not search.cjk_exists(connection)
         or not have.issuperset(LATE_INDEXES)
     )
 

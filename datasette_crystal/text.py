@@ -63,13 +63,17 @@ def milliseconds_between(start: str | None, end: str | None) -> int | None:
     return round((datetime.fromisoformat(end[:-1]) - first).total_seconds() * 1000)
 
 
+#: No model call had a trillion tokens; sums of what is less fit into SQLite's integers.
+_MOST = 10**12
+
+
 def count(value: object) -> int | None:
     """``value`` where it is a plausible count (a token number, a size), else ``None``."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, float) and value == value and abs(value) < 2**53:
+    if isinstance(value, float) and value == value and abs(value) < _MOST:
         value = int(value)
-    return value if isinstance(value, int) and 0 <= value < 2**53 else None
+    return value if isinstance(value, int) and 0 <= value < _MOST else None
 
 
 def clean(text: str) -> str:

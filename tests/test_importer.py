@@ -159,7 +159,7 @@ def test_impossible_values_cost_one_conversation(database: Path, toy: ToyAdapter
         conversation("s2", [message("u1", "x"), message("a1", tool_calls=[call(exit_code=2**70)])])
     )
     report = run(database, toy)
-    assert numbers(report) == (1, 0, 0, 0, 2)
+    assert (numbers(report), report.sources["toy"].unreadable) == ((1, 0, 0, 0, 0), 2)
     assert query(database, "select session_id from conversations") == [("s0",)]
     check_invariants(database)
 
@@ -369,11 +369,11 @@ def test_a_killed_import_is_completed_by_the_next(
     done = []
     original = Store.store_conversation
 
-    def dying(self, parsed):
+    def dying(self, parsed, *more):
         if where == "transaction" and len(done) == 3:
             raise Killed
         done.append(parsed.session_id)
-        return original(self, parsed)
+        return original(self, parsed, *more)
 
     def dying_finish(self):
         raise Killed
