@@ -242,6 +242,10 @@ def _counts(tokens: Tokens | None) -> tuple[int | None, ...]:
     )
 
 
+def _earliest(one: str | None, two: str | None) -> str | None:
+    return min(one, two) if one and two else one or two
+
+
 def _optional(text: str | None) -> str | None:
     return clean(text) if text else None
 
@@ -827,6 +831,16 @@ class Store:
         for a, b in pairs:
             take(rest_new[a], rest_old[b])
 
+    def _is_shown_elsewhere(self, id_: int, conversation_id: int) -> bool:
+        return (
+            self.db.execute(
+                "select 1 from conversation_messages where message_id = ? "
+                "and conversation_id <> ? and origin <> 'referred'",
+                (id_, conversation_id),
+            ).fetchone()
+            is not None
+        )
+
     def _timestamp(self, id_: int) -> str | None:
         row = self.db.execute("select timestamp from messages where id = ?", (id_,)).fetchone()
         return row[0] if row else None
@@ -1035,7 +1049,15 @@ class Store:
                 if mine:
                     lost.add(owner[0])
             merged = self._merge_message(
-                id_, message, conversation_id, uids[index], position, turn, mine, keep_tokens
+                id_,
+                message,
+                conversation_id,
+                uids[index],
+                position,
+                turn,
+                mine,
+                keep_tokens,
+                foreign=owner is not None,
             )
             if merged and owner is not None and not mine:
                 lost.add(owner[0])  # this copy knew something that the owner did not
@@ -1158,6 +1180,7 @@ class Store:
         turn: int,
         mine: bool,
         keep_tokens: bool,
+        foreign: bool,
     ) -> bool:
         """Brings a stored message up to date with another reading of it. ``mine``: the conversation
         that is being read owns it (or takes it over); else only what is missing is filled in.
@@ -1168,6 +1191,8 @@ class Store:
             "cache_write_tokens, reasoning_tokens, vote, content, thinking"
         )
         old = self.db.execute(f"select {names} from messages where id = ?", (id_,)).fetchone()
+        if not foreign and message.timestamp != old[7]:
+            foreign = self._is_shown_elsewhere(id_, conversation_id)
         content = richer(clean(message.content), old[17], mine) or ""
         thinking = richer(_optional(message.thinking), old[18], mine)
         counts = _counts(message.tokens)
@@ -1192,7 +1217,10 @@ class Store:
             title,
             message.kind if mine else old[5],
             mine_first(message.model, old[6]),
-            mine_first(message.timestamp, old[7]),
+            # of copies the earliest time is right: they are stamped when they are made
+            _earliest(message.timestamp, old[7])
+            if foreign
+            else mine_first(message.timestamp, old[7]),
             int("```" in content),
             int(bool(message.tool_calls) or bool(old[9])),
             len(content),
@@ -1219,13 +1247,18 @@ class Store:
                         (conversation_id, id_),
                     )
         if message.tool_calls:
-            changed |= self._merge_calls(id_, message, place[0], mine)
+            changed |= self._merge_calls(id_, message, place[0], mine, foreign)
         if message.attachments:
             changed |= self._merge_attachments(id_, message)
         return changed
 
     def _merge_calls(
-        self, message_id: int, message: ParsedMessage, conversation_id: int, mine: bool
+        self,
+        message_id: int,
+        message: ParsedMessage,
+        conversation_id: int,
+        mine: bool,
+        foreign: bool,
     ) -> bool:
         names = (
             "call_id, title, name, status, exit_code, started_at, duration_ms, "
@@ -1257,14 +1290,26 @@ class Store:
             call_id, subagent = _optional(call.call_id), _optional(call.subagent_session_id)
             newer = mine and _STATUS_RANK[call.status] >= _STATUS_RANK.get(old[3], 0)
             better = newer or _STATUS_RANK[call.status] > _STATUS_RANK.get(old[3], 0)
+            started_at = (
+                _earliest(call.started_at, old[5])
+                if foreign
+                else (call.started_at or old[5])
+                if mine
+                else (old[5] or call.started_at)
+            )
+            duration_ms = old[6]
+            if call.duration_ms is not None and (
+                started_at != old[5] if foreign and old[5] else better
+            ):
+                duration_ms = call.duration_ms
             new = (
                 (call_id or old[0]) if mine else (old[0] or call_id),
                 clean(call_title(call)) if mine else old[1],
                 clean(call.name) if mine else old[2],
                 call.status if better else old[3],
                 call.exit_code if better and call.exit_code is not None else old[4],
-                (call.started_at or old[5]) if mine else (old[5] or call.started_at),
-                call.duration_ms if better and call.duration_ms is not None else old[6],
+                started_at,
+                duration_ms,
                 (subagent or old[7]) if mine else (old[7] or subagent),
                 richer(_optional(call.input), old[8], mine),
                 richer(None if call.output is None else clean(call.output), old[9], mine),
