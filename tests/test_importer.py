@@ -31,6 +31,7 @@ from datasette_crystal.model import (
     Parsed,
     ScanProblem,
     SourceFile,
+    Tokens,
 )
 from datasette_crystal.store import Store, StoreError, open_for_writing
 
@@ -300,6 +301,133 @@ def test_each_conversation_of_a_database_has_log_rows_of_its_own(
         database, "select file_path, status, malformed_records from import_log order by file_path"
     ) == [(f"{path}#x", "skipped", 3), (f"{path}#y", "imported", 0)]
     assert query(database, "select malformed_records, records from import_health") == [(3, 8)]
+
+
+class Odd(ToyAdapter):
+    """Adapters that we did not write may do anything."""
+
+    name = "odd"
+    display_name = "Odd"
+    how = ""
+
+    def detect(self, env):
+        if self.how == "detect":
+            raise KeyError("composerId")
+        return super().detect(env)
+
+    def scan(self, env):
+        if self.how == "scan":
+            raise TypeError("x")
+        if self.how == "meta":
+            yield "no meta"
+        if self.how == "size":
+            file = SourceFile(str(self.root / "x"), str(self.root), 2**64, 2**63)
+            yield ConversationMeta("odd", "s", (file,))
+        if self.how == "problem":
+            yield ScanProblem("odd", None, None)  # type: ignore[arg-type]
+        for meta in super().scan(env):
+            yield ConversationMeta("odd", meta.session_id, meta.files)
+
+    def parse(self, meta):
+        if self.how == "parse":
+            raise RecursionError("deep")
+        if self.how == "lazy":
+
+            class Lazy(list):
+                def __iter__(self):
+                    raise RuntimeError("lazy")
+
+            item = conversation("z", [], source="odd")
+            item.messages = Lazy()  # type: ignore[assignment]
+            return Parsed([item])
+        return Parsed([])
+
+    def close(self):
+        if self.how == "close":
+            raise RuntimeError("close")
+
+
+@pytest.mark.parametrize(
+    "how", ["detect", "scan", "meta", "size", "problem", "parse", "lazy", "close"]
+)
+def test_an_adapter_that_misbehaves_costs_only_its_own_source(
+    database: Path, tmp_path: Path, toy: ToyAdapter, how: str
+) -> None:
+    toy.put(chat("s1", "ask", "say"))
+    odd = Odd(tmp_path / "odd")
+    odd.how = how
+    (odd.root / "x.toy").write_text("x")
+    env = Environment.for_home(tmp_path)
+    report = run_import(database, env, {"odd": odd, "toy": toy}, Options(machine="m"))
+    assert report.sources["toy"].new == 1
+    problems = [line for line in report.problems if "\n" in line or not line]
+    assert problems == [] and bool(report.problems) == (how != "close")
+    check_invariants(database)
+
+
+def test_impossible_token_counts_are_not_known(database: Path, toy: ToyAdapter) -> None:
+    huge = Tokens(2**63 - 1, -5, 2**53, 10**12, 7)
+    toy.put(conversation("s1", [message("u1", "x"), message("a1", "y", tokens=huge)]))
+    toy.put(conversation("s2", [message("u2", "x"), message("a2", "y", tokens=huge)]))
+    assert numbers(run(database, toy)) == (2, 0, 0, 0, 0)
+    assert query(
+        database, "select input_tokens, output_tokens, reasoning_tokens from daily_usage"
+    ) == [(None, None, 14)]
+
+
+def test_a_file_that_fails_as_before_changes_no_byte(database: Path, toy: ToyAdapter) -> None:
+    toy.put(chat("s0", "ask", "say"))
+    toy.put(chat("s1", "ask", "say"))
+    toy.conversations["s1"] = PermissionError(13, "Permission denied")
+    run(database, toy)
+    before = file_hash(database)
+    report = run(database, toy)
+    assert numbers(report)[-1] == 1 and report.new_problems == [] and not report.changed
+    assert file_hash(database) == before
+
+
+@pytest.mark.parametrize("table", ["import_log", "source_files", "messages", "import_runs"])
+def test_a_database_that_lost_a_table_is_refused_in_one_line(
+    database: Path, toy: ToyAdapter, table: str
+) -> None:
+    toy.put(chat("s1", "ask", "say"))
+    run(database, toy)
+    connection = sqlite3.connect(database)
+    connection.execute("pragma writable_schema = on")
+    connection.execute("drop view if exists import_health")
+    connection.execute(f"delete from sqlite_master where tbl_name = '{table}'")
+    connection.commit()
+    connection.close()
+    toy.put(chat("s2", "ask", "say"))
+    with pytest.raises(StoreError) as refused:
+        run(database, toy)
+    assert table in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_the_index_of_cjk_characters_is_built_again(database: Path, toy: ToyAdapter) -> None:
+    toy.put(chat("s1", "数据迁移", "say"))
+    run(database, toy)
+    connection = sqlite3.connect(database)
+    connection.execute("drop table messages_cjk")
+    connection.commit()
+    connection.close()
+    run(database, toy)
+    assert query(database, "select rowid from messages_cjk where messages_cjk match '\"迁 移\"'")
+
+
+def test_a_copy_of_an_older_state_takes_nothing_away(
+    database: Path, toy: ToyAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files give one conversation, one of them an older state of it."""
+    for name in ("live", "copy"):
+        toy.put(chat(name, "ask", "say"))
+    states = {"live": ("ask", "say", "more", "yes"), "copy": ("ask", "say")}
+    monkeypatch.setattr(toy, "parse", lambda meta: Parsed([chat("s1", *states[meta.session_id])]))
+    for options in ({}, {"full": True}, {"full": True}):
+        run(database, toy, **options)
+        assert [row[:2] for row in shown(database, "s1")] == [
+            (text, "active") for text in states["live"]
+        ]
 
 
 def test_since_leaves_older_files_alone(database: Path, toy: ToyAdapter) -> None:

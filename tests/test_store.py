@@ -671,6 +671,32 @@ def test_prompts_of_a_lost_transcript_give_way_to_the_transcript(tmp_path: Path)
     assert results[0] == results[1]
 
 
+def test_what_a_copy_knows_better_is_added_up_by_the_owner(database: Path) -> None:
+    """The owner's sums and the daily figures follow when a fork fills in tokens."""
+    start = times("")[0]
+
+    def family(tokens: Tokens | None):
+        first = [message("u1", "ask", timestamp=start), message("a1", "say", timestamp=start)]
+        copy = [
+            message("u1", "ask", timestamp=start),
+            message("a1", "say", timestamp=start, tokens=tokens),
+            message("u2", "go on", timestamp="2026-12-01T10:00:00.000Z"),
+        ]
+        return [
+            conversation("A", first),
+            conversation("B", copy, started_at="2026-12-01T10:00:00.000Z"),
+        ]
+
+    store_all(database, *family(None))
+    store_all(database, family(Tokens(5, 7))[1])
+    assert query(database, "select session_id, output_tokens from conversations order by 1") == [
+        ("A", 7),
+        ("B", None),
+    ]
+    assert query(database, "select sum(output_tokens) from daily_usage") == [(7,)]
+    check_invariants(database)
+
+
 def test_titles_are_kept_when_the_tool_drops_them(database: Path) -> None:
     store_all(database, conversation("s1", chat("one", "two"), title="Mine", title_origin="user"))
     store_all(database, conversation("s1", chat("one", "two", "three")))
