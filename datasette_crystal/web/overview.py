@@ -544,8 +544,10 @@ class Links:
         values["_nosuggest"] = "1"  # suggesting facets would take two seconds
         return f"{self.datasette.urls.table(self.database, name)}?{urlencode(values)}"
 
-    def query(self, name: str, **values: Any) -> str:
-        """A saved query with its parameters."""
+    def query(self, name: str, table: str, **values: Any) -> str:
+        """A saved query with its parameters; for those who may not run SQL, ``table`` instead."""
+        if not self.scope.may_sql:
+            return self.table(table)
         path = self.datasette.urls.query(self.database, name)
         return f"{path}?{urlencode(values)}" if values else str(path)
 
@@ -784,7 +786,7 @@ class Page:
             "tools": self._tools(tools),
             "tools_href": self.links.table("tool_stats", _sort_desc="calls"),
             "files": self._files(files),
-            "files_href": self.links.query("most_edited_files"),
+            "files_href": self.links.query("most_edited_files", "file_edits"),
             "newest": [self._conversation(row) for row in newest],
             "newest_href": self.links.table(
                 "conversations",
@@ -799,8 +801,8 @@ class Page:
             "more_projects": max(0, len(added.by_project) - 10),
             "health": self._health(health),
             "health_href": self.links.table("import_health"),
-            "lost_href": self.links.query("what_could_not_be_read"),
-            "unknown_href": self.links.query("unknown_records_by_type"),
+            "lost_href": self.links.query("what_could_not_be_read", "import_log"),
+            "unknown_href": self.links.query("unknown_records_by_type", "import_log"),
             "histories": self.kinds.get("prompt-history", 0),
             "histories_href": self.links.table(
                 "conversations", self.links.scope.source(), kind="prompt-history"
@@ -910,7 +912,9 @@ class Page:
                 "text": dollars(total.cost) if has_cost else "–",
                 "note": cost_note if has_cost else "no prices for these tokens",
                 "href": links.query(
-                    "tokens_by_project_and_model", since=str(self.filters.since or "")
+                    "tokens_by_project_and_model",
+                    "daily_usage",
+                    since=str(self.filters.since or ""),
                 )
                 if not (self.filters.until or scope.source() or scope.project())
                 else links.usage(_sort_desc="day"),
@@ -986,7 +990,7 @@ class Page:
                 "href": self.links.messages_of(busiest),
             },
             "streak": _longest_streak(active),
-            "href": self.links.query("tokens_by_day", source=self.filters.source)
+            "href": self.links.query("tokens_by_day", "daily_usage", source=self.filters.source)
             if self.filters.project is None
             else self.links.usage(_sort_desc="day"),
             "table_href": self.links.usage(_sort_desc="day"),
