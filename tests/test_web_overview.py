@@ -432,6 +432,7 @@ async def test_hostile_words(tmp_path: Path) -> None:
                             call(
                                 hostile("tool"),
                                 status="error",
+                                started_at=noon(number, 1),
                                 edits=[FileEdit(hostile("/path/"), "edit", 1, 1, "")],
                             )
                         ],
