@@ -196,7 +196,7 @@ def import_conversations(
     as_json: bool,
 ) -> None:
     """The body of both import commands. Raises :class:`click.ClickException` or exits with 1."""
-    from .importer import Options, run_import
+    from .importer import Options, parse_since, run_import
     from .store import StoreError
 
     adapters = _adapters(sources)
@@ -209,6 +209,11 @@ def import_conversations(
         )
     if machine is not None and not machine.strip():
         raise click.BadParameter("wants a name", param_hint="--machine")
+    if since is not None:
+        try:
+            parse_since(since)
+        except StoreError as error:
+            raise click.BadParameter(str(error), param_hint="--since") from None
     options = Options(
         sources=tuple(sources),
         since=since,

@@ -133,7 +133,7 @@ def run_import(
     ``import_log``.
     """
     database = Path(database)
-    since_ns = _since_ns(options.since)
+    since_ns = parse_since(options.since)
     report = Report()
     known: dict[tuple[str, str], KnownFile] = {}
     unfinished = False
@@ -252,13 +252,15 @@ def _log_message(reason: str) -> str:
     return clean(first_line(reason, 500))
 
 
-def _since_ns(since: str | None) -> int | None:
+def parse_since(since: str | None) -> int | None:
+    """A day or ISO time as nanoseconds since 1970; a day begins in the local zone. Raises
+    :class:`~.store.StoreError`."""
     if since is None:
         return None
     try:
         moment = datetime.fromisoformat(since[:-1] + "+00:00" if since.endswith("Z") else since)
     except ValueError:
-        raise StoreError(f"--since wants a date such as 2026-11-30, not {since!r}") from None
+        raise StoreError(f"--since wants a day such as 2026-11-30, not {since!r}") from None
     return int(moment.timestamp() * 1e9)  # without a zone: a local day
 
 

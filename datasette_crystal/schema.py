@@ -534,6 +534,29 @@ order by m.timestamp desc
 limit 200
 """,
     ),
+    "what_did_i_ask_in_characters": Query(
+        "What did I ask about 数据? (Chinese, Japanese, Korean)",
+        "Your own prompts that hold these characters one after the other, newest first.",
+        """
+with recursive spaced(text, rest) as (
+  select '', :characters
+  union all
+  select text || substr(rest, 1, 1) || ' ', substr(rest, 2) from spaced where rest <> ''
+)
+select m.timestamp, m.content as prompt, c.title as conversation, p.name as project, m.source,
+  m.conversation_id, m.id as message_id
+from messages_cjk
+join messages m on m.id = messages_cjk.rowid
+join conversations c on c.id = m.conversation_id
+left join projects p on p.id = c.project_id
+where messages_cjk match (
+    select '"' || replace(text, '"', '') || '"' from spaced where rest = ''
+  )
+  and m.kind in ('prompt', 'command', 'shell')
+order by m.timestamp desc
+limit 200
+""",
+    ),
     "answers_that_mention": Query(
         "Which answers mention …?",
         "Replies of the model that hold these words, best match first, with the place where.",
@@ -564,7 +587,8 @@ order by timestamp
         "One conversation from beginning to end, as it stands: what you undid is left out. "
         "conversation_id is conversations.id.",
         """
-select position, timestamp, kind, content, thinking, tool_calls, message_id
+select position, timestamp, kind, coalesce(nullif(content, ''), title) as content, thinking,
+  tool_calls, message_id
 from transcript
 where conversation_id = :conversation_id
   and state = 'active'

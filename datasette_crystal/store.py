@@ -63,7 +63,7 @@ def open_readonly(path: str | Path) -> sqlite3.Connection:
     """Opens an existing crystal database without ever writing to it. Raises :class:`StoreError`."""
     path = Path(path)
     if not path.is_file():
-        raise StoreError(f"{path} does not exist")
+        raise StoreError(f"{path} does not exist; `datasette crystal import` makes it")
     try:
         connection = sqlite3.connect(
             path.absolute().as_uri() + "?mode=ro", uri=True, timeout=BUSY_TIMEOUT
@@ -79,7 +79,9 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
     if not connection.execute("select count(*) from sqlite_master").fetchone()[0]:
         return False
     if not is_crystal(connection):
-        raise StoreError(f"{path} is a SQLite database of something else; nothing was changed")
+        raise StoreError(
+            f"{path} is a SQLite database of something else, and was left alone; name another file"
+        )
     newer = newer_migrations(Database(connection))
     if newer:
         raise StoreError(
@@ -94,6 +96,8 @@ def open_for_writing(path: str | Path) -> sqlite3.Connection:
     by its owner only. Raises :class:`StoreError` where the file is no crystal database, was written
     by a newer version, or cannot be written."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise StoreError(f"the directory {path.parent} does not exist")
     try:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
