@@ -68,7 +68,7 @@ def fill(path: Path) -> Path:
             ],
             attachments=[Attachment("image", "shot.png", "image/png", b"png")],
         ),
-        message("u2", "/review the cart", kind="command", timestamp=at(4)),
+        message("u2", "/review the cart 数据迁移", kind="command", timestamp=at(4)),
         message("a2", "Done.", timestamp=at(5), model="opus", tokens=Tokens(10, 2)),
     ]
     store_all(
@@ -88,7 +88,7 @@ def fill(path: Path) -> Path:
         ),
     )
     connection = open_for_writing(path)
-    store = Store(connection, "m1", NOW)
+    store = Store(connection, "m1", lambda: NOW)
     with store.transaction():
         store.start_run("0", "UTC", "{}")
         read = FileRecords("/home/ana/.toy/main", records=5, kept=3)
@@ -446,6 +446,11 @@ ANSWERS: dict[str, tuple[dict[str, str], int, dict[str, Any]]] = {
         1,
         {"prompt": "Why does the cart lose items?", "conversation": "Cart bug", "project": "shop"},
     ),
+    "what_did_i_ask_in_characters": (
+        {"characters": "迁移"},
+        1,
+        {"prompt": "/review the cart 数据迁移", "conversation": "Cart bug", "project": "shop"},
+    ),
     "answers_that_mention": (
         {"words": "zebra"},
         1,
@@ -577,6 +582,7 @@ MADE_OF: dict[str, list[str]] = {
 QUERIES_OF: dict[str, list[str]] = {
     "messages": [
         "what_did_i_ask_about",
+        "what_did_i_ask_in_characters",
         "answers_that_mention",
         "prompts_of_a_day",
         "read_a_conversation",
