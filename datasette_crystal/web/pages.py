@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from .defaults import is_crystal
-from .urls import OVERVIEW, SEARCH, overview_url, search_url, static_url
+from .urls import OVERVIEW, SEARCH, overview_url, search_all_url, search_url, static_url
 
 #: Sent with every page of ours. Datasette's own templates have inline scripts, so scripts cannot be
 #: limited further; escaping is what keeps hostile text harmless, this is the second wall.
@@ -64,7 +64,10 @@ def guarded(view: View) -> View:
         from datasette.database import QueryInterrupted
 
         try:
-            response = await view(datasette, request)
+            if request.method in ("GET", "HEAD"):
+                response = await view(datasette, request)
+            else:
+                response = Response.text("Nothing can be written here.\n", status=405)
         except QueryInterrupted:
             response = Response.text(
                 "This took longer than the time limit of this Datasette (sql_time_limit_ms).\n",
@@ -85,17 +88,20 @@ async def render(
     from datasette import Response
     from datasette.utils import tilde_decode
 
-    database = tilde_decode(request.url_vars["database"])
+    database = tilde_decode(request.url_vars.get("database") or "") or None
+    links = [(SEARCH, "Search", search_all_url(datasette))]
+    if database is not None:
+        links = [
+            (OVERVIEW, "Overview", overview_url(datasette, database)),
+            (SEARCH, "Search", search_url(datasette, database)),
+            ("", "Conversations", datasette.urls.table(database, "conversations")),
+            ("", "All tables", datasette.urls.database(database)),
+        ]
     frame = {
         "database": database,
         "nav": [
             {"label": label, "href": href, "current": name == view_name}
-            for name, label, href in (
-                (OVERVIEW, "Overview", overview_url(datasette, database)),
-                (SEARCH, "Search", search_url(datasette, database)),
-                ("", "Conversations", datasette.urls.table(database, "conversations")),
-                ("", "All tables", datasette.urls.database(database)),
-            )
+            for name, label, href in links
         ],
         "static": functools.partial(static_url, datasette),
     }

@@ -7,10 +7,12 @@ from typing import Any
 
 _CRYSTAL = r"^/(?P<database>[^/]+)/-/crystal"
 
-#: (pattern, module, view). Order matters: ``search`` is no source.
+#: (pattern, module, view). Order matters: ``search`` and ``open`` are no sources.
 _ROUTES = (
     (rf"{_CRYSTAL}$", "overview", "overview"),
     (rf"{_CRYSTAL}/search(?P<format>\.json)?$", "search_page", "search"),
+    (r"^/-/crystal/search(?P<format>\.json)?$", "search_page", "search_all"),
+    (rf"{_CRYSTAL}/open$", "integration", "open_by_number"),
     (rf"{_CRYSTAL}/-/image/(?P<id>[0-9]+)$", "conversation", "image"),
     (
         rf"{_CRYSTAL}/(?P<source>[^/.]+)/(?P<session_id>[^/.]+)(?P<format>\.json|\.md)?$",

@@ -17,9 +17,21 @@ def overview_url(datasette: Any, database: str, **parameters: str) -> str:
     return _path(datasette, database, "/-/crystal", parameters)
 
 
-def search_url(datasette: Any, database: str, **parameters: str) -> str:
-    """``/{db}/-/crystal/search``."""
-    return _path(datasette, database, "/-/crystal/search", parameters)
+def search_url(datasette: Any, database: str, format: str = "", **parameters: str) -> str:
+    """``/{db}/-/crystal/search``. ``format`` is ``.json``."""
+    return _path(datasette, database, f"/-/crystal/search{format}", parameters)
+
+
+def search_all_url(datasette: Any, format: str = "", **parameters: str) -> str:
+    """``/-/crystal/search``: the search over all crystal databases."""
+    path = str(datasette.urls.path(f"/-/crystal/search{format}"))
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def open_url(datasette: Any, database: str, **ids: int) -> str:
+    """``/{db}/-/crystal/open?message=17`` or ``?conversation=17``: leads to the page of what has
+    that number in the database. For links that cannot ask for its name."""
+    return _path(datasette, database, "/-/crystal/open", {k: str(v) for k, v in ids.items()})
 
 
 def conversation_url(
