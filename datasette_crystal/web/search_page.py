@@ -199,7 +199,7 @@ async def _indexes(db: Any) -> set[str]:
 async def _touching(db: Any, terms: Terms, indexes: set[str]) -> set[Term]:
     """The terms whose words stand somewhere in the character index: they touch CJK characters
     there, where the word index takes both for one word."""
-    asked = [term for term in terms if term.words]
+    asked = [term for term in terms.all if term.words]
     if not asked or "messages_cjk" not in indexes:
         return set()
     sql = ", ".join(
@@ -228,7 +228,7 @@ def _text_conditions(
             f"{m_id} in (select rowid from messages_fts where messages_fts match :words)",
             words=rank[1],
         )
-    for i, term in enumerate(terms):
+    for i, term in enumerate(terms.all):
         if term in joint and not term.exclude:
             continue
         parts = []
@@ -298,7 +298,7 @@ def _like(text: str) -> str:
 
 def _like_terms(where: Where, terms: Terms, *columns: str) -> None:
     """Adds that each wanted term stands in one of ``columns``, and no unwanted one."""
-    for i, term in enumerate(terms):
+    for i, term in enumerate(terms.all):
         either = " or ".join(f"{column} like :l{i} escape '\\'" for column in columns)
         where.add(
             f"not coalesce(({either}), 0)" if term.exclude else f"({either})",
@@ -381,13 +381,14 @@ async def _choices(this: Look, found: Found) -> None:
 def _interrupted() -> type[Exception]:
     from datasette.database import QueryInterrupted
 
-    return QueryInterrupted  # type: ignore[no-any-return]
+    error: type[Exception] = QueryInterrupted
+    return error
 
 
 async def _messages(this: Look, found: Found) -> None:
     form, db = this.form, this.db
     indexes = await _indexes(db)
-    if "messages_fts" not in indexes and list(this.terms):
+    if "messages_fts" not in indexes and this.terms.all:
         found.notes.append("The word index is made at the end of the first import.")
         return
     column = _PLACE_COLUMN.get(form.place)

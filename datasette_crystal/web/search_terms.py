@@ -53,8 +53,9 @@ class Terms:
     unwanted: tuple[Term, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterable[Term]:  # type: ignore[override]
-        return iter((*self.wanted, *self.unwanted))
+    @property
+    def all(self) -> tuple[Term, ...]:
+        return (*self.wanted, *self.unwanted)
 
 
 def parse(text: str) -> Terms:
