@@ -82,3 +82,95 @@ def register_routes() -> list[tuple[str, Any]]:
     from .web.routes import routes
 
     return routes()
+
+
+@hookimpl
+def register_output_renderer(datasette: Any) -> dict[str, Any]:
+    from .web.reading import can_read, read
+
+    return {"extension": "read", "render": read, "can_render": can_read}
+
+
+@hookimpl
+def render_cell(
+    row: Any, value: Any, column: str, table: str | None, database: str, datasette: Any
+) -> Any:
+    from .web.integration import cell
+
+    return cell(row, value, column, table, database, datasette)
+
+
+@hookimpl
+def menu_links(datasette: Any, actor: Any) -> Awaitable[list[dict[str, str]]]:
+    from .web.integration import menu_links
+
+    return menu_links(datasette, actor)
+
+
+@hookimpl
+def database_actions(datasette: Any, actor: Any, database: str) -> Awaitable[list[dict[str, str]]]:
+    from .web.integration import database_actions
+
+    return database_actions(datasette, actor, database)
+
+
+@hookimpl
+def table_actions(
+    datasette: Any, actor: Any, database: str, table: str, request: Any
+) -> Awaitable[list[dict[str, str]]]:
+    from .web.integration import table_actions
+
+    return table_actions(datasette, actor, database, table, request)
+
+
+@hookimpl
+def extra_js_urls(
+    datasette: Any, request: Any, database: str | None, table: str | None
+) -> list[dict[str, Any]]:
+    from .web.integration import notice_script
+
+    return notice_script(datasette, request, database, table)
+
+
+@hookimpl
+def view_actions(
+    datasette: Any, actor: Any, database: str, view: str, request: Any
+) -> Awaitable[list[dict[str, str]]]:
+    """Datasette 1.0 only."""
+    from .web.integration import table_actions
+
+    return table_actions(datasette, actor, database, view, request)
+
+
+@hookimpl
+def row_actions(
+    datasette: Any, actor: Any, database: str, table: str, row: Any
+) -> Awaitable[list[dict[str, str]]]:
+    """Datasette 1.0 only."""
+    from .web.integration import row_actions
+
+    return row_actions(datasette, actor, database, table, row)
+
+
+@hookimpl
+def homepage_actions(datasette: Any, actor: Any) -> Awaitable[list[dict[str, str]]]:
+    """Datasette 1.0 only."""
+    from .web.integration import menu_links
+
+    return menu_links(datasette, actor)
+
+
+@hookimpl
+def top_table(datasette: Any, request: Any, database: str, table: str) -> Awaitable[Any]:
+    """Datasette 1.0 only."""
+    from .web.integration import search_notice
+
+    return search_notice(datasette, request, database, table)
+
+
+@hookimpl
+def jump_items_sql(datasette: Any, actor: Any, request: Any) -> Awaitable[list[Any]]:
+    """Datasette 1.0 only."""
+    from .web.integration import jump_items
+
+    return jump_items(datasette, actor, request)

@@ -1,0 +1,225 @@
+"""The result of any table page or SQL that names messages or conversations, to read: the output
+format ``read`` beside JSON and CSV."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import blocks, render
+from .conversation import PAGE_SECONDS, TABLES, Request, _Linker, _messages, _rows_of
+from .defaults import is_crystal
+from .integration import known_numbers
+from .pages import SECURITY_HEADERS, may_see
+from .pages import render as render_page
+from .urls import conversation_url
+
+READING = "crystal-read"
+#: Messages, or conversations, on a page.
+PAGE_SIZE = 50
+
+_LINES_SQL = """
+select m.id as message_id, m.conversation_id, m.position, m.uid, m.kind, m.title, m.has_tool_use,
+  m.characters, m.turn, cm.state, 0 as inherited
+from json_each(:ids) as wanted
+cross join messages m on m.id = wanted.value
+join conversation_messages cm
+  on cm.conversation_id = m.conversation_id and cm.position = m.position
+order by wanted.key
+"""
+
+_PROMPTS_SQL = """
+select a.value as message_id, p.uid, p.title
+from json_each(:ids) as a
+cross join messages m on m.id = a.value
+join messages p on p.id = (
+  select x.id from messages x
+  where x.conversation_id = m.conversation_id and x.position < m.position
+    and x.position >= m.position - 500 and x.kind in ('prompt', 'command', 'shell', 'task')
+  order by x.position desc limit 1
+)
+where m.role = 'assistant'
+"""
+
+_CONVERSATIONS_SQL = """
+select c.id, c.title, c.source, c.session_id, c.kind, c.cwd, c.model, c.started_at,
+  c.message_count, s.name as source_name, p.name as project
+from json_each(:ids) as wanted
+cross join conversations c on c.id = wanted.value
+join sources s on s.id = c.source
+left join projects p on p.id = c.project_id
+order by wanted.key
+"""
+
+_FIRST_SQL = """
+select c.value as conversation_id, m.title, substr(m.content, 1, 400) as content
+from json_each(:ids) as c
+cross join messages m on m.id = (
+  select x.id from messages x
+  where x.conversation_id = c.value and x.position < 500
+    and x.kind in ('prompt', 'command', 'shell', 'task')
+  order by x.position limit 1
+)
+"""
+
+
+async def can_read(
+    datasette: Any, columns: Any, rows: Any, database: str, table: str | None, request: Any
+) -> bool:
+    """Whether a page of Datasette offers its rows to read."""
+    db = datasette.databases.get(database)
+    if db is None or not is_crystal(db) or request is None:
+        return False
+    if not known_numbers(columns or [], rows or [], table)[1]:
+        return False
+    return await may_see(datasette, request.actor, database, TABLES)
+
+
+async def read(
+    datasette: Any, columns: Any, rows: Any, database: str, table: str | None, request: Any
+) -> Any:
+    """The page. What Datasette let the actor query are numbers at most: whether what they name may
+    be seen is asked for here."""
+    from datasette import Forbidden, NotFound
+
+    db = datasette.databases.get(database)
+    if db is None or not is_crystal(db):
+        raise NotFound("Only the rows of crystal databases can be read")
+    if not await may_see(datasette, request.actor, database, TABLES):
+        raise Forbidden("You may not see the conversations")
+    what, numbers = known_numbers(columns or [], rows or [], table)
+    if not what:
+        raise NotFound("No column of this result is called message_id or conversation_id")
+    start = request.args.get("_read_from") or ""
+    first = (
+        min(int(start), len(numbers))
+        if start.isascii() and start.isdigit() and len(start) < 9
+        else 0
+    )
+    shown = numbers[first : first + PAGE_SIZE]
+    context: dict[str, Any] = {
+        "what": what,
+        "count": len(numbers),
+        "first": first + 1,
+        "last": first + len(shown),
+        "table": table,
+        "back": _back(datasette, request),
+        "next_url": _here(datasette, request, first + PAGE_SIZE)
+        if first + PAGE_SIZE < len(numbers)
+        else None,
+        "previous_url": _here(datasette, request, max(0, first - PAGE_SIZE)) if first else None,
+    }
+    if what == "message_id":
+        context["groups"] = await _groups(datasette, db, shown)
+    else:
+        context["conversations"] = await _conversations(datasette, db, shown)
+    response = await render_page(datasette, request, "crystal_read.html", context, READING)
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+async def _groups(datasette: Any, db: Any, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """The messages, those of one conversation that follow each other together."""
+    listed = json.dumps(ids)
+    lines = (await db.execute(_LINES_SQL, {"ids": listed})).rows
+    rows = await _rows_of(db, lines)
+    of = json.dumps(sorted({line["conversation_id"] for line in lines}))
+    conversations = {row["id"]: row for row in await db.execute(_CONVERSATIONS_SQL, {"ids": of})}
+    prompts = {row["message_id"]: row for row in await db.execute(_PROMPTS_SQL, {"ids": listed})}
+    parts: list[tuple[Any, list[Any]]] = []
+    for line in lines:
+        conversation = conversations[line["conversation_id"]]
+        if parts and parts[-1][0]["id"] == conversation["id"]:
+            parts[-1][1].append(line)
+        else:
+            parts.append((conversation, [line]))
+    budget = render.Budget(PAGE_SECONDS)
+
+    def made() -> list[dict[str, Any]]:
+        return [
+            _group(datasette, db.name, conversation, part, rows, prompts, budget)
+            for conversation, part in parts
+        ]
+
+    return await asyncio.to_thread(made)
+
+
+def _group(
+    datasette: Any,
+    database: str,
+    conversation: Mapping[str, Any],
+    lines: Sequence[Any],
+    rows: Mapping[str, Any],
+    prompts: Mapping[int, Any],
+    budget: render.Budget,
+) -> dict[str, Any]:
+    linker = _Linker(datasette, database, conversation, Request.of({}))
+    context = blocks.Context(cwd=conversation["cwd"], budget=budget, needle=None)
+    messages = _messages(lines, rows, context, linker)
+    items = []
+    before = None
+    for line, message in zip(lines, messages, strict=True):
+        message.anchor = ""  # the ids of two conversations may be the same
+        prompt = prompts.get(line["message_id"])
+        gap = line["position"] - before - 1 if before is not None else 0
+        answers = None
+        if prompt and not any(other["uid"] == prompt["uid"] for other in lines):
+            answers = {"title": prompt["title"], "href": linker.message(prompt["uid"])}
+        items.append(
+            {
+                "runs": blocks.runs([message], "", ""),
+                "gap": gap if gap > 0 else 0,
+                "answers": answers,
+            }
+        )
+        before = line["position"]
+    return {
+        "conversation": conversation,
+        "href": linker.conversation(conversation["source"], conversation["session_id"]),
+        "messages": items,
+    }
+
+
+async def _conversations(datasette: Any, db: Any, ids: Sequence[int]) -> list[dict[str, Any]]:
+    listed = json.dumps(ids)
+    rows = (await db.execute(_CONVERSATIONS_SQL, {"ids": listed})).rows
+    firsts = {
+        row["conversation_id"]: row["content"] or row["title"]
+        for row in await db.execute(_FIRST_SQL, {"ids": listed})
+    }
+    return [
+        dict(row)
+        | {
+            "first": " ".join((firsts.get(row["id"]) or "").split()),
+            "href": conversation_url(datasette, db.name, row["source"], row["session_id"]),
+        }
+        for row in rows
+    ]
+
+
+def _here(datasette: Any, request: Any, first: int) -> str:
+    from datasette.utils import path_with_replaced_args
+
+    arguments = {"_read_from": str(first) if first else None}
+    path = path_with_replaced_args(request, arguments, path=_path(request))
+    return str(datasette.urls.path(path))
+
+
+def _back(datasette: Any, request: Any) -> str:
+    """The page of Datasette that has the same rows as a table."""
+    path = _path(request)
+    path = path[: -len(".read")] if path.endswith(".read") else path
+    kept = [
+        pair
+        for pair in (request.query_string or "").split("&")
+        if pair and not pair.startswith(("_read_from=", "_format=", "_labels="))
+    ]
+    return str(datasette.urls.path(f"{path}?{'&'.join(kept)}" if kept else path))
+
+
+def _path(request: Any) -> str:
+    """Without ``base_url``."""
+    return str(request.scope.get("route_path") or request.path)
