@@ -24,10 +24,7 @@ _ROUTES = (
 
 def routes() -> list[tuple[str, Any]]:
     """(pattern, view) of every page."""
-    found = []
-    for pattern, module, view in _ROUTES:
-        try:
-            found.append((pattern, getattr(import_module(f".{module}", __package__), view)))
-        except (ImportError, AttributeError):  # while the pages are being written
-            continue
-    return found
+    return [
+        (pattern, getattr(import_module(f".{module}", __package__), view))
+        for pattern, module, view in _ROUTES
+    ]
