@@ -12,7 +12,7 @@ if (typed && form && database !== location.pathname) {
   link.href = `${database}/-/crystal/search?q=${encodeURIComponent(typed.slice(0, 1000))}`;
   link.textContent = "Search conversations";
   notice.append(
-    "This box looks for whole words in messages. ",
+    "Datasette’s box looks for whole words in messages. ",
     link,
     " finds parts of Chinese, Japanese and Korean text, titles and tool calls, too.",
   );

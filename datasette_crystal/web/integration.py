@@ -306,7 +306,7 @@ async def search_notice(datasette: Any, request: Any, database: str, table: str)
     if address is None:
         return None
     return Markup(
-        '<p class="crystal-notice">This box looks for whole words in messages. '
+        '<p class="crystal-notice">Datasette’s box looks for whole words in messages. '
         '<a href="{}">Search conversations</a> finds parts of Chinese, Japanese and Korean text, '
         "titles and tool calls, too.</p>"
     ).format(address)

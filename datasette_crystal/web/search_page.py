@@ -411,6 +411,8 @@ async def _messages(this: Look, found: Found) -> None:
     total = None if found.counts is None else _total(found.counts, form)
     if total == 0:
         return
+    # what could not be counted may still be found, but is not waited for as long again
+    patience = this.limit / 2 if total is None else None
     walk = total is None or total > _MANY
     text, rank = _text_conditions(this.terms, touching, column, walk and form.sort != "best")
     filters = _filters(form)
@@ -435,7 +437,7 @@ async def _messages(this: Look, found: Found) -> None:
             "order by m.timestamp desc, m.id limit :limit offset :offset"
         )
     try:
-        ids = [row[0] for row in await _ask(db, sql, parameters)]
+        ids = [row[0] for row in await _ask(db, sql, parameters, patience)]
     except _interrupted():
         found.notes.append(_TOO_LONG)
         return
@@ -600,7 +602,8 @@ async def _calls(this: Look, found: Found) -> None:
         found.before = rows[size - 1]["id"]
     elif upto > 0:
         found.before = upto + 1
-        found.notes.append(f"Tool calls: the newest {top - upto:,} of {top:,} were looked through.")
+        if only:
+            found.notes.append(f"Looked through the newest {top - upto:,} of {top:,} tool calls.")
     rows = rows[:size]
     outputs = await _output_parts(this, [row["id"] for row in rows]) if form.outputs else {}
     found.calls = [
