@@ -27,6 +27,7 @@ PICTURES = {
         "/demo/-/crystal/claude-code/527d1a98-efce-435e-ad7d-c6f0f580d612",
         900,
     ),
+    "search": ("/demo/-/crystal/search?q=lock", 900),
     "conversations": ("/demo/conversations", 1000),
     "messages": ("/demo/messages?kind=prompt", 1000),
     "query": ("/demo/tools_and_how_often_they_fail", 900),
