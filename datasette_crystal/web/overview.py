@@ -249,22 +249,14 @@ class Sums:
     def cost(self) -> float:
         return self.recorded + self.priced
 
-    def add(self, row: Sequence[Any]) -> None:
-        """Adds a row of sums, in the order of the attributes."""
-        self.conversations += row[0]
-        self.prompts += row[1]
-        self.replies += row[2]
-        self.tool_calls += row[3]
-        self.errors += row[4]
-        self.input += row[5]
-        self.output += row[6]
-        self.cache_read += row[7]
-        self.cache_write += row[8]
-        self.recorded += row[9]
-        self.priced += row[10]
-        self.unpriced += row[11]
-        self.counted = self.counted or row[12]
-        self.last = max(self.last, row[13])
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Sums:
+        """Adds up rows that are in the order of the attributes."""
+        if not rows:
+            return cls()
+        columns = list(zip(*rows, strict=True))
+        sums: list[Any] = [sum(column) for column in columns[:-2]]
+        return cls(*sums, any(columns[-2]), max(columns[-1]))
 
 
 USAGE = """
@@ -281,9 +273,9 @@ class Added:
     """Rows of ``daily_usage``, added up in every way that the page shows."""
 
     total: Sums = field(default_factory=Sums)
-    by_source: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    by_project: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    by_model: dict[Any, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    by_source: dict[Any, Sums] = field(default_factory=dict)
+    by_project: dict[Any, Sums] = field(default_factory=dict)
+    by_model: dict[Any, Sums] = field(default_factory=dict)
     #: (day, value of the dimension) → conversations, prompts, tokens, cost
     cells: dict[tuple[date, Any], list[float]] = field(default_factory=dict)
     #: day → prompts, replies, tool calls
@@ -349,12 +341,18 @@ def add_up(rows: Iterable[Sequence[Any]], by: str, latest: date) -> Added:
         counts[0] += prompts
         counts[1] += replies
         counts[2] += calls
-    for (source, project, name), whole_ in wholes.items():
-        added.total.add(whole_)
-        added.by_source[source].add(whole_)
-        added.by_project[project].add(whole_)
-        added.by_model[name].add(whole_)
+    added.total = Sums.of(list(wholes.values()))
+    added.by_source = _grouped(wholes, 0)
+    added.by_project = _grouped(wholes, 1)
+    added.by_model = _grouped(wholes, 2)
     return added
+
+
+def _grouped(wholes: Mapping[tuple[Any, ...], list[Any]], part: int) -> dict[Any, Sums]:
+    groups: dict[Any, list[list[Any]]] = defaultdict(list)
+    for key, row in wholes.items():
+        groups[key[part]].append(row)
+    return {value: Sums.of(rows) for value, rows in groups.items()}
 
 
 def _drawable(text: str, latest: date) -> date | None:
@@ -381,17 +379,17 @@ select kind, count(*) from conversations c where 1{where} group by kind limit 50
 """
 
 TOOLS = """
-select name, count(*), sum(status = 'error'), sum(status in ('ok', 'error')), sum(status = 'denied')
+select name, count(*), sum(status = 'error'), sum(status in ('ok', 'error')), 0
 from tool_calls
-{where}
 group by name
 order by 2 desc, name
 limit 10
 """
 
+#: "cross join" fixes the order: from the conversations that the filters leave to what they hold.
 TOOLS_OF = """
 select t.name, count(*), sum(t.status = 'error'), sum(t.status in ('ok', 'error')),
-  sum(t.status = 'denied')
+  sum(t.started_at is null)
 from conversations c
 cross join tool_calls t on t.conversation_id = c.id
 where 1{where}
@@ -412,7 +410,9 @@ order by 2 desc, e.path
 
 FILES_EDITED_IN = """
 select e.path, count(*), sum(e.lines_added), sum(e.lines_removed)
-from {tables}
+from conversations c
+cross join file_edits e on e.conversation_id = c.id
+{messages}
 where 1{where}
 group by e.path
 order by 2 desc, e.path
@@ -674,26 +674,29 @@ async def _project_name(db: Any, project: int) -> str | None:
 
 
 def _tools_sql(scope: Scope) -> str:
-    if scope.filters.source or scope.filters.project is not None:
-        return TOOLS_OF.format(where=scope.where("t.started_at", "c.source", "c.project_id"))
-    where = scope.where("started_at", None, None)
-    return TOOLS.format(where=f"where 1{where}" if where else "")
+    if not scope.filters.narrowed:
+        return TOOLS
+    # some tools record no time of a call: it goes by its conversation's, as in daily_usage
+    time = "coalesce(t.started_at, c.started_at)"
+    return TOOLS_OF.format(
+        where=_still_going(scope) + scope.where(time, "c.source", "c.project_id")
+    )
 
 
 def _files_sql(scope: Scope) -> str:
-    timed = bool(scope.start or scope.end)
-    # "cross join" fixes the order: from the few that the filters leave to their edits
-    if scope.filters.source or scope.filters.project is not None:
-        tables = "conversations c cross join file_edits e on e.conversation_id = c.id"
-        if timed:
-            tables += " cross join messages m on m.id = e.message_id"
-    elif timed:
-        tables = "messages m cross join file_edits e on e.message_id = m.id"
-    else:
+    if not scope.filters.narrowed:
         return FILES_EDITED
+    timed = bool(scope.start or scope.end)
     return FILES_EDITED_IN.format(
-        tables=tables, where=scope.where("m.timestamp", "c.source", "c.project_id")
+        messages="cross join messages m on m.id = e.message_id" if timed else "",
+        where=_still_going(scope)
+        + scope.where("coalesce(m.timestamp, c.started_at)", "c.source", "c.project_id"),
     )
+
+
+def _still_going(scope: Scope) -> str:
+    """Leaves out the conversations that were over before the period, without a look at their rows."""
+    return " and c.ended_at >= :start" if scope.start else ""
 
 
 def _project_labels(rows: Iterable[Sequence[Any]]) -> dict[int, str]:
@@ -784,6 +787,8 @@ class Page:
                 if not sums.counted and sums.replies
             ),
             "tools": self._tools(tools),
+            "untimed_calls": bool(self.links.scope.start or self.links.scope.end)
+            and any(row[4] for row in tools),
             "tools_href": self.links.table("tool_stats", _sort_desc="calls"),
             "files": self._files(files),
             "files_href": self.links.query("most_edited_files", "file_edits"),
@@ -1112,7 +1117,6 @@ class Page:
                 "share": max(1, round(100 * calls / most)),
                 "failed_share": round(100 * failed / most, 1),
                 "failed": whole(failed) if failed else "",
-                "denied": denied,
                 "rate": percent(failed, judged) if judged else "",
                 "bad": judged >= 10 and failed / judged >= 0.15,
                 "href": self._calls(name) if len(name) <= _LONGEST else None,
@@ -1125,7 +1129,7 @@ class Page:
                     _sort_desc="started_at",
                 ),
             }
-            for name, calls, failed, judged, denied in rows
+            for name, calls, failed, judged, _ in rows
         ]
 
     def _files(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
