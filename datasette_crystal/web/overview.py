@@ -256,7 +256,8 @@ class Sums:
             return cls()
         columns = list(zip(*rows, strict=True))
         sums: list[Any] = [sum(column) for column in columns[:-2]]
-        return cls(*sums, any(columns[-2]), max(columns[-1]))
+        sums += [any(columns[-2]), max(columns[-1])]
+        return cls(*sums)
 
 
 USAGE = """
