@@ -193,7 +193,8 @@ async def test_thinking_and_titles_and_tool_calls(path: Path) -> None:
     assert {"text": "walrus", "marked": True} in data["tool_calls"][0]["output"]
     # nothing typed: what was chosen is listed
     assert await found(datasette, source="game") == ["a1@game", "u1@game"]
-    assert await found(datasette) == ["a2@toy", "u2@toy", "a1@toy", "u1@toy", "a1@game", "u1@game"]
+    assert await found(datasette, q="-zebra") == ["a2@toy", "u2@toy", "u1@toy", "a1@game"]
+    assert await found(datasette) == await found(datasette, q="???") == []
 
 
 @pytest.mark.asyncio

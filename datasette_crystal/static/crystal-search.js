@@ -47,3 +47,13 @@ window.addEventListener(
   },
   true,
 );
+
+// Addresses without what was left empty
+const form = document.querySelector(".s-form");
+const fields = [...form.querySelectorAll("input[name], select[name]")];
+form.addEventListener("submit", () => {
+  for (const field of fields) field.disabled = field !== box && !field.value;
+});
+window.addEventListener("pageshow", () => {
+  for (const field of fields) field.disabled = false;
+});

@@ -275,7 +275,7 @@ def _filters(form: Form, skip: Iterable[str] = ()) -> Where:
         where.add("m.timestamp < :until", until=_after(form.until))
     if form.tool:
         where.add(
-            "exists (select 1 from tool_calls t where t.message_id = m.id and t.name = :tool)",
+            "m.id in (select message_id from tool_calls where name = :tool)",
             tool=form.tool,
         )
     if form.file:
@@ -343,8 +343,8 @@ async def look(
     found = Found(database)
     await _choices(this, found)
     asked = bool(terms.wanted or form.filtered or form.place or terms.unwanted)
-    if form.q and not asked:
-        return found  # nothing of it can be looked for
+    if not asked:
+        return found
     first = form.page == 1
     if form.place in ("", "titles") and (form.place or (first and terms.wanted)):
         await _titles(this, found)
@@ -385,6 +385,17 @@ def _interrupted() -> type[Exception]:
     return error
 
 
+async def _many(db: Any, terms: Terms, touching: set[Term], column: str | None) -> bool:
+    """Whether so many messages match that walking all of them by time is quicker than looking up
+    the matches."""
+    _, rank = _text_conditions(terms, touching, column, walk=False)
+    if rank is None:
+        return True
+    index, expression = rank
+    sql = f"select 1 from {index} where {index} match :expression limit 1 offset {_MANY}"
+    return bool(await _ask(db, sql, {"expression": expression}))
+
+
 async def _messages(this: Look, found: Found) -> None:
     form, db = this.form, this.db
     indexes = await _indexes(db)
@@ -392,9 +403,11 @@ async def _messages(this: Look, found: Found) -> None:
         found.notes.append("The word index is made at the end of the first import.")
         return
     column = _PLACE_COLUMN.get(form.place)
+    touching, many = set[Term](), False
     try:
         touching = await _touching(db, this.terms, indexes)
-        counted, _ = _text_conditions(this.terms, touching, column, walk=False)
+        many = await _many(db, this.terms, touching, column)
+        counted, _ = _text_conditions(this.terms, touching, column, many)
         filters = _filters(form, skip=("source", "kind"))
         both = Where(
             counted.conditions + filters.conditions, counted.parameters | filters.parameters
@@ -413,8 +426,8 @@ async def _messages(this: Look, found: Found) -> None:
         return
     # what could not be counted may still be found, but is not waited for as long again
     patience = this.limit / 2 if total is None else None
-    walk = total is None or total > _MANY
-    text, rank = _text_conditions(this.terms, touching, column, walk and form.sort != "best")
+    walk = many and form.sort != "best"
+    text, rank = _text_conditions(this.terms, touching, column, walk)
     filters = _filters(form)
     parameters = text.parameters | filters.parameters
     parameters |= {"limit": form.size + 1, "offset": (form.page - 1) * form.size}
