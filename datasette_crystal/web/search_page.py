@@ -768,11 +768,19 @@ async def _answer(
         if database is None
         else [],
         "all_url": search_all_url(datasette, **form.parameters())
-        if database and len(list(crystal_databases(datasette))) > 1
+        if database and await _see_several(datasette, request.actor)
         else None,
         "asked": bool(form.q or form.filtered or form.place),
     }
     return await render(datasette, request, "crystal_search.html", context, SEARCH)
+
+
+async def _see_several(datasette: Any, actor: Any) -> bool:
+    """Whether there is more than one database to search."""
+    names = [name for name, _ in crystal_databases(datasette)]
+    if len(names) < 2:
+        return False
+    return sum([await may_see(datasette, actor, name, TABLES) for name in names]) > 1
 
 
 def _merge(form: Form, every: list[Found]) -> Found:
