@@ -568,6 +568,14 @@ async def test_immutable(path: Path) -> None:
 
 
 @pytest.mark.asyncio
+async def test_without_threads(path: Path) -> None:
+    """As in a browser (Datasette Lite)."""
+    datasette = await serve(path, settings={"num_sql_threads": 0})
+    assert "The cart" in await html(datasette, address(datasette))
+    assert (await datasette.client.get(address(datasette, format=".json"))).status_code == 200
+
+
+@pytest.mark.asyncio
 async def test_a_resumed_session_leads_to_its_conversation(path: Path) -> None:
     import sqlite3
 

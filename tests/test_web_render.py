@@ -373,6 +373,16 @@ def test_code_is_highlighted() -> None:
     assert shown(made) == "def f():\n    return 1  # one\n"
 
 
+def test_a_fence_that_says_more_than_a_language_says_it() -> None:
+    made = render.markdown("```12:20:src/app.py\nimport re\n```")
+    assert '<p class="c-code-name">12:20:src/app.py</p>' in made
+    assert '<span class="h-k">import</span>' in made
+    made = render.markdown('```js title="<b>.js"\n1\n```')
+    assert '<p class="c-code-name">js title="&lt;b&gt;.js"</p>' in made
+    assert 'data-language="js"' in made
+    assert "c-code-name" not in render.markdown("```js\n1\n```")
+
+
 def test_long_code_has_no_colours() -> None:
     text = "x = 1\n" * 2_000
     made = render.code(text, "python")

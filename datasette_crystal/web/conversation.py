@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from . import blocks, render
 from .export import as_json, as_markdown
-from .pages import SECURITY_HEADERS, guarded, open_database
+from .pages import SECURITY_HEADERS, guarded, in_thread, may_see, open_database
 from .pages import render as render_page
 from .urls import CONVERSATION, anchor, conversation_url, image_url, search_url
 
@@ -217,8 +216,6 @@ async def _resumed(
     datasette: Any, request: Any, db: Any, names: dict[str, str], ending: str
 ) -> str | None:
     """Where the conversation is of which this session is a part."""
-    from .pages import may_see
-
     if not await may_see(datasette, request.actor, db.name, ["resumed_sessions"]):
         return None
     row = (await db.execute(_RESUMED_SQL, names)).first()
@@ -244,7 +241,7 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
     needle = re.compile(re.escape(asked.search), re.I) if asked.search else None
     context = blocks.Context(cwd=row["cwd"], budget=render.Budget(PAGE_SECONDS), needle=needle)
     linker = _Linker(datasette, db.name, row, asked)
-    messages = await asyncio.to_thread(_messages, shown, page_rows, context, linker)
+    messages = await in_thread(datasette, _messages, shown, page_rows, context, linker)
     parent_href = ""
     if row["parent_session"]:
         parent_href = linker.conversation(row["parent_source"], row["parent_session"])

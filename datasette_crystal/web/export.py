@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 from ..text import first_line
 from .blocks import IMAGE_TYPES, family_of_kind, label_of_kind
+from .pages import in_thread
 from .render import strip_ansi
 from .urls import conversation_url, image_url
 
@@ -123,7 +123,7 @@ async def as_json(datasette: Any, db: Any, row: Mapping[str, Any]) -> str:
     def written() -> str:
         return json.dumps({"conversation": head, "messages": parts}, ensure_ascii=False)
 
-    return await asyncio.to_thread(written)
+    return await in_thread(datasette, written)
 
 
 def _value(text: str | None) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from .defaults import is_crystal
 from .urls import OVERVIEW, SEARCH, overview_url, search_all_url, search_url, static_url
@@ -22,6 +23,7 @@ SECURITY_HEADERS = {
     "referrer-policy": "same-origin",
 }
 
+Result = TypeVar("Result")
 View = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -52,6 +54,14 @@ async def may_see(datasette: Any, actor: Any, database: str, tables: Iterable[st
         if not await allowed(datasette, actor, "view-table", database, table):
             return False
     return True
+
+
+async def in_thread(datasette: Any, function: Callable[..., Result], *arguments: Any) -> Result:
+    """What ``function`` returns, off the event loop. Where Datasette has no threads (in a browser, as
+    Datasette Lite), it is called here and now."""
+    if not datasette.setting("num_sql_threads"):
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def guarded(view: View) -> View:

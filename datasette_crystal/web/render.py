@@ -49,6 +49,7 @@ _ATTRIBUTES = {
 }
 _CLASSES = {
     "pre": {"c-code"},
+    "p": {"c-code-name"},
     "div": {"c-table"},
     "td": {"c-right", "c-center"},
     "th": {"c-right", "c-center"},
@@ -61,20 +62,30 @@ class TooSlow(Exception):
     """A text takes too long, or is nested too deeply."""
 
 
+#: Processor time of this thread, where there is such a clock: a busy machine makes no text slow.
+_clock = getattr(time, "thread_time", time.monotonic)
+
+
 class Budget:
-    """Seconds of time that rendering may take. Shared by the texts of a page: when they are over,
-    the rest of the page is plain text."""
+    """Seconds of processor time that rendering may take, from its first use on and in that thread.
+    Shared by the texts of a page: when they are over, the rest of the page is plain text."""
 
     def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
+        self._seconds = seconds
+        self._end: float | None = None
+
+    def _ends(self) -> float:
+        if self._end is None:
+            self._end = _clock() + self._seconds
+        return self._end
 
     @property
     def over(self) -> bool:
-        return time.monotonic() > self.end
+        return bool(self._ends() < _clock())
 
     def check(self, limit: float = float("inf")) -> None:
         """Raises :class:`TooSlow` when this budget, or the earlier ``limit``, is over."""
-        if time.monotonic() > min(self.end, limit):
+        if _clock() > min(self._ends(), limit):
             raise TooSlow
 
 
@@ -120,8 +131,8 @@ def markdown(text: str, budget: Budget | None = None, *, breaks: bool = False) -
 def _markdown(text: str, budget: Budget, breaks: bool) -> Markup:
     import nh3
 
-    env = {"budget": budget, "limit": time.monotonic() + MAX_SECONDS, "links": []}
     parser = _parser(breaks, _cells(text) <= MAX_CELLS)
+    env = {"budget": budget, "limit": _clock() + MAX_SECONDS, "links": []}
     rendered = parser.render(_printable(text), env)
     return Markup(
         nh3.clean(
@@ -275,8 +286,14 @@ def _render_cell(renderer: Any, tokens: Sequence[Any], index: int, options: Any,
 def _render_code(renderer: Any, tokens: Sequence[Any], index: int, options: Any, env: Any) -> str:
     env["budget"].check(env["limit"])
     token = tokens[index]
-    language = (token.info.split() or [""])[0]
-    return str(code(token.content, language, env["budget"]))
+    info = token.info.strip()
+    if not info or _LANGUAGE.fullmatch(info):
+        return str(code(token.content, info, env["budget"]))
+    # More than the name of a language, such as 12:20:src/app.py: it stands above the code
+    first = info.split()[0]
+    language = first if _LANGUAGE.fullmatch(first) else language_of(first)
+    name = f'<p class="c-code-name">{html.escape(info)}</p>'
+    return name + str(code(token.content, language, env["budget"]))
 
 
 # --------------------------------------------------------------------------- code
@@ -359,9 +376,10 @@ def highlight(text: str, language: str, budget: Budget | None = None) -> Markup:
 
 
 def _spans(name: str, text: str, budget: Budget) -> Iterator[Markup]:
-    limit = time.monotonic() + MAX_SECONDS
+    lexer = _lexer(name)
+    limit = _clock() + MAX_SECONDS
     run, run_class = "", ""
-    for number, (kind, value) in enumerate(_lexer(name).get_tokens(text)):
+    for number, (kind, value) in enumerate(lexer.get_tokens(text)):
         if number % 64 == 0:
             budget.check(limit)
         css = _token_class(kind)
