@@ -132,7 +132,7 @@ def _markdown(text: str, budget: Budget, breaks: bool) -> Markup:
     import nh3
 
     parser = _parser(breaks, _cells(text) <= MAX_CELLS)
-    env = {"budget": budget, "limit": _clock() + MAX_SECONDS, "links": []}
+    env: dict[str, Any] = {"budget": budget, "limit": _clock() + MAX_SECONDS, "links": []}
     rendered = parser.render(_printable(text), env)
     return Markup(
         nh3.clean(
