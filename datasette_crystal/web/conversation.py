@@ -413,6 +413,9 @@ class _Linker:
     def image(self, id: int) -> str:
         return image_url(self.datasette, self.database, id)
 
+    def anchor(self, uid: str) -> str:
+        return anchor(uid)
+
 
 def _messages(
     shown: Sequence[Any], rows: Mapping[str, Any], context: blocks.Context, linker: _Linker
@@ -458,7 +461,7 @@ def _message(
     return blocks.Message(
         position=line["position"],
         uid=line["uid"],
-        anchor=anchor(line["uid"]),
+        anchor=linker.anchor(line["uid"]),
         permalink=linker.message(line["uid"]),
         row_href=linker.row_of("messages", row["id"]),
         kind=kind,
