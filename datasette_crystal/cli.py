@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
@@ -424,7 +425,7 @@ def sources(
             )
         )
         return
-    rows: list[list[Any]] = [["Source", "Conversations", "Oldest", "Newest", "Where"]]
+    rows: list[list[Any]] = [["Source", "Conversations", "Oldest file", "Newest file", "Where"]]
     for name, display, info, error in found:
         if info is None:
             places = getattr(_adapters(())[name], "places", "")
@@ -588,7 +589,14 @@ def make_demo(path: Path) -> int:
 
 @crystal.command(short_help="Import what is new, then open it in Datasette.")
 @_database_argument
-@click.option("-p", "--port", default=8001, show_default=True, help="Port of the web server.")
+@click.option(
+    "-p",
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8001,
+    show_default=True,
+    help="Port of the web server.",
+)
 @click.option("--open/--no-open", "open_browser", default=True, help="Open the browser, or don't.")
 @click.option("--get", "get_path", metavar="PATH", help="Print this page instead of serving.")
 def serve(database: str, port: int, open_browser: bool, get_path: str | None) -> None:
@@ -602,6 +610,11 @@ def serve(database: str, port: int, open_browser: bool, get_path: str | None) ->
     from .importer import Options, run_import
     from .store import StoreError
 
+    if not get_path and not _is_free(port):
+        raise click.ClickException(
+            f"port {port} is in use, perhaps by a Datasette that runs already; "
+            f"choose another: --port {port + 1 if port < 65535 else 8001}"
+        )
     try:
         report = run_import(
             database,
@@ -628,6 +641,19 @@ def serve(database: str, port: int, open_browser: bool, get_path: str | None) ->
     elif open_browser:
         arguments.append("--open")
     datasette_cli.main(arguments, standalone_mode=False)
+
+
+def _is_free(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        if os.name == "posix":  # as the server does; elsewhere it means something else
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _has_conversations(database: str) -> bool:

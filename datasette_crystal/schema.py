@@ -913,14 +913,18 @@ def _section(name: str, table: Table, structure: _Structure) -> Iterable[str]:
     yield ""
 
 
+#: Stands in the generated file, for whoever would edit it.
+_MADE_FROM = (
+    "<!-- Made from datasette_crystal/schema.py: python -m datasette_crystal.schema "
+    "metadata.yml docs/schema.md -->\n"
+)
+
+
 def schema_markdown() -> str:
-    """The text of ``docs/schema.md``."""
+    """What every table, view, column and saved query is, as Markdown."""
     structure = _structure()
     lines = [
         "# The schema of crystal.db",
-        "",
-        "<!-- Made from datasette_crystal/schema.py: python -m datasette_crystal.schema "
-        "metadata.yml docs/schema.md -->",
         "",
         "One SQLite file. Times are ISO 8601 text in UTC, such as `2026-11-30T21:12:43.109Z`; JSON "
         "is JSON text; `id` is our own number, and what the tool itself calls a conversation is "
@@ -963,7 +967,8 @@ def main(arguments: list[str]) -> None:
     for argument in arguments:
         path = Path(argument)
         path.write_text(
-            metadata_yaml() if path.suffix == ".yml" else schema_markdown(), encoding="utf-8"
+            metadata_yaml() if path.suffix == ".yml" else _MADE_FROM + schema_markdown(),
+            encoding="utf-8",
         )
 
 

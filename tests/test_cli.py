@@ -259,3 +259,17 @@ def test_another_encoding_does_no_harm(home: Path, tmp_path: Path) -> None:
             [*command, *arguments], capture_output=True, text=True, env=environment, check=True
         )
         assert "Traceback" not in result.stderr
+
+
+def test_serve_says_that_the_port_is_in_use_before_it_imports(tmp_path: Path) -> None:
+    import socket
+
+    database = tmp_path / "crystal.db"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        result = CliRunner().invoke(crystal, ["serve", str(database), "--port", str(port)])
+    assert result.exit_code == 1
+    assert f"port {port} is in use" in result.output
+    assert not database.exists()
