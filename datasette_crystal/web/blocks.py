@@ -28,6 +28,23 @@ SHORT_DIFF = 14
 #: Images that may be shown; never SVG, which is a document with scripts.
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
+#: How a file of each type begins.
+_SIGNATURES = (
+    ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
+    ("image/gif", re.compile(rb"GIF8[79]a")),
+    ("image/webp", re.compile(rb"RIFF....WEBP", re.S)),
+)
+
+
+def image_type(media_type: str | None, content: object) -> str | None:
+    """The type of an image that may be shown, by its first bytes. What the database calls it must be
+    such a type, and decides nothing else."""
+    if media_type not in IMAGE_TYPES or not isinstance(content, bytes):
+        return None
+    return next((name for name, start in _SIGNATURES if start.match(content)), None)
+
+
 # --------------------------------------------------------------------------- what a tool does
 
 _FAMILIES: dict[str, tuple[str, str, str]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from . import blocks, render
 from .export import as_json, as_markdown
 from .pages import SECURITY_HEADERS, guarded, in_thread, may_see, open_database
 from .pages import render as render_page
+from .transcript import Linker, outline, pager, rows_of, transcript
 from .urls import CONVERSATION, anchor, conversation_url, image_url, search_url
 
 #: All tables that the page and its siblings show something of.
@@ -29,11 +29,8 @@ TABLES = (
 PAGE_SIZE = 100
 #: Seconds that the Markdown and code of one page may take; the rest of it is plain text then.
 PAGE_SECONDS = 2.0
-#: Prompts in the outline; of longer conversations it shows those of this page, and the other pages.
-OUTLINE_SIZE = 250
 #: No conversation is read further.
 MAX_MESSAGES = 200_000
-MAX_CALLS = 3_000
 
 FILTERS = {
     "": "Everything",
@@ -43,7 +40,7 @@ FILTERS = {
     "failed": "Failures",
 }
 
-_CONVERSATION_SQL = """
+CONVERSATION_SQL = """
 select c.*, s.name as source_name, p.name as project, p.path as project_path,
   parent.title as parent_title, parent.source as parent_source,
   parent.session_id as parent_session
@@ -60,7 +57,7 @@ from resumed_sessions r join conversations c on c.id = r.conversation_id
 where r.source = :source and r.session_id = :session_id
 """
 
-_LINES_SQL = """
+LINES_SQL = """
 select cm.position, cm.message_id, cm.uid, cm.state, m.kind, m.title, m.has_tool_use, m.characters,
   m.conversation_id <> cm.conversation_id as inherited
 from conversation_messages cm join messages m on m.id = cm.message_id
@@ -96,47 +93,12 @@ where cm.conversation_id = :id and (
 order by cm.position limit :limit
 """
 
-_MESSAGES_SQL = """
-select m.id, m.title, m.kind, m.timestamp, m.role, m.model, m.characters, m.input_tokens,
-  m.output_tokens, m.cache_read_tokens, m.cache_write_tokens,
-  substr(m.content, 1, :most) as content, length(m.content) as length,
-  substr(m.thinking, 1, :most) as thinking
-from json_each(:ids) as wanted cross join messages m on m.id = wanted.value
-"""
-
-_CALLS_SQL = """
-select t.id, t.title, t.name, t.status, t.exit_code, t.duration_ms, t.message_id, t.position,
-  t.subagent_id, substr(t.input, 1, :most) as input, substr(t.output, 1, :head) as output,
-  length(t.output) as output_length,
-  case when length(t.output) > :head then substr(t.output, -:tail) end as output_end
-from json_each(:ids) as wanted cross join tool_calls t on t.message_id = wanted.value
-order by t.message_id, t.position limit :limit
-"""
-
-_EDITS_SQL = """
-select e.path, e.action, e.message_id, e.position, e.lines_added, e.lines_removed,
-  substr(e.diff, 1, :head) as diff, length(e.diff) as diff_length
-from json_each(:ids) as wanted cross join file_edits e on e.message_id = wanted.value
-order by e.id limit :limit
-"""
-
-_ATTACHMENTS_SQL = """
-select a.id, a.name, a.message_id, a.kind, a.media_type, a.size, a.content is not null as kept
-from json_each(:ids) as wanted cross join attachments a on a.message_id = wanted.value
-order by a.message_id, a.position limit :limit
-"""
-
-_SUBAGENTS_SQL = """
-select c.id, c.title, c.source, c.session_id, c.message_count, c.tool_call_count, c.model
-from json_each(:ids) as wanted cross join conversations c on c.id = wanted.value
-"""
-
-_CHILDREN_SQL = """
+CHILDREN_SQL = """
 select source, session_id, title, kind, started_at, message_count
 from conversations where parent_id = :id order by started_at, id limit 100
 """
 
-_FILES_SQL = """
+FILES_SQL = """
 select path, count(*) as edits, sum(lines_added) as added, sum(lines_removed) as removed,
   max(action = 'create') as created, max(action = 'delete') as deleted
 from file_edits where conversation_id = :id
@@ -199,7 +161,7 @@ async def conversation(datasette: Any, request: Any) -> Any:
         "session_id": tilde_decode(request.url_vars["session_id"]),
     }
     ending = request.url_vars.get("format") or ""
-    row = (await db.execute(_CONVERSATION_SQL, names)).first()
+    row = (await db.execute(CONVERSATION_SQL, names)).first()
     if row is None:
         address = await _resumed(datasette, request, db, names, ending)
         if address is None:
@@ -230,18 +192,20 @@ async def _resumed(
 
 async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> Any:
     asked = Request.of(request.args)
-    lines = (await db.execute(_LINES_SQL, {"id": row["id"], "limit": MAX_MESSAGES})).rows
+    lines = (await db.execute(LINES_SQL, {"id": row["id"], "limit": MAX_MESSAGES})).rows
     chosen = await _chosen(db, row["id"], lines, asked)
     pages = max(1, -(-len(chosen) // PAGE_SIZE))
     target, known = _place_of(chosen, asked.message)
     page = target // PAGE_SIZE + 1 if known else min(max(asked.page, 1), pages)
     shown = chosen[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
-    page_rows = await _rows_of(db, shown)
+    page_rows = await rows_of(db, shown)
 
     needle = re.compile(re.escape(asked.search), re.I) if asked.search else None
     context = blocks.Context(cwd=row["cwd"], budget=render.Budget(PAGE_SECONDS), needle=needle)
-    linker = _Linker(datasette, db.name, row, asked)
-    messages = await in_thread(datasette, _messages, shown, page_rows, context, linker)
+    linker = PageLinks(datasette, db.name, row, asked)
+    messages = await in_thread(
+        datasette, transcript, shown, page_rows, context, linker, asked.message
+    )
     parent_href = ""
     if row["parent_session"]:
         parent_href = linker.conversation(row["parent_source"], row["parent_session"])
@@ -269,11 +233,11 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
             }
             for name, label in FILTERS.items()
         ],
-        "outline": _outline(chosen, shown, first, linker),
-        "pager": _pager(page, pages, linker),
+        "outline": outline(chosen, first, PAGE_SIZE, linker),
+        "pager": pager(page, pages, linker),
         "missing": bool(asked.message) and not known,
-        "facts": _facts(row),
-        "details": _details(row),
+        "facts": facts(row),
+        "details": details(row),
         "tables": _table_links(datasette, db.name, row),
         "files": [
             dict(file)
@@ -281,14 +245,14 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
                 "short": blocks.shorten_path(file["path"], row["cwd"]),
                 "href": _table(datasette, db.name, "file_edits", path=file["path"]),
             }
-            for file in await db.execute(_FILES_SQL, {"id": row["id"]})
+            for file in await db.execute(FILES_SQL, {"id": row["id"]})
         ],
         "children": [
             dict(child) | {"href": linker.conversation(child["source"], child["session_id"])}
-            for child in await db.execute(_CHILDREN_SQL, {"id": row["id"]})
+            for child in await db.execute(CHILDREN_SQL, {"id": row["id"]})
         ],
         "parent_href": parent_href,
-        "neighbours": await _neighbours(db, row, linker),
+        "neighbours": await neighbours(db, row, linker),
         "json_href": linker.conversation(row["source"], row["session_id"], ".json"),
         "markdown_href": linker.conversation(row["source"], row["session_id"], ".md"),
         "row_href": datasette.urls.row(db.name, "conversations", str(row["id"])),
@@ -338,48 +302,8 @@ def _place_of(lines: Sequence[Any], uid: str) -> tuple[int, bool]:
     return 0, False
 
 
-async def _rows_of(db: Any, shown: Sequence[Any]) -> dict[str, Any]:
-    """The rows of all tables that belong to the messages of one page."""
-    ids = json.dumps([line["message_id"] for line in shown])
-    messages = await db.execute(_MESSAGES_SQL, {"ids": ids, "most": render.MAX_MARKDOWN})
-    has_calls = json.dumps([line["message_id"] for line in shown if line["has_tool_use"]])
-    calls = (
-        await db.execute(
-            _CALLS_SQL,
-            {
-                "ids": has_calls,
-                "most": blocks.MAX_INPUT,
-                "head": blocks.HEAD + blocks.TAIL,
-                "tail": blocks.TAIL,
-                "limit": MAX_CALLS,
-            },
-        )
-    ).rows
-    edits = (
-        await db.execute(
-            _EDITS_SQL, {"ids": has_calls, "head": 4 * blocks.HEAD, "limit": MAX_CALLS}
-        )
-    ).rows
-    attachments = (await db.execute(_ATTACHMENTS_SQL, {"ids": ids, "limit": MAX_CALLS})).rows
-    agents = json.dumps([call["subagent_id"] for call in calls if call["subagent_id"]])
-    return {
-        "messages": {row["id"]: row for row in messages},
-        "calls": _grouped(calls),
-        "edits": _grouped(edits),
-        "attachments": _grouped(attachments),
-        "subagents": {row["id"]: row for row in await db.execute(_SUBAGENTS_SQL, {"ids": agents})},
-    }
-
-
-def _grouped(rows: Sequence[Any]) -> dict[int, list[Any]]:
-    grouped: dict[int, list[Any]] = {}
-    for row in rows:
-        grouped.setdefault(row["message_id"], []).append(row)
-    return grouped
-
-
-class _Linker:
-    """The links of one page."""
+class PageLinks:
+    """Where the links of a page of this Datasette lead."""
 
     def __init__(
         self, datasette: Any, database: str, row: Mapping[str, Any], asked: Request
@@ -417,143 +341,7 @@ class _Linker:
         return anchor(uid)
 
 
-def _messages(
-    shown: Sequence[Any], rows: Mapping[str, Any], context: blocks.Context, linker: _Linker
-) -> list[blocks.Message]:
-    """The messages of a page. Runs in a thread: this is where the time goes."""
-    made = []
-    seen: set[str] = set()
-    model = ""
-    for line in shown:
-        row = rows["messages"][line["message_id"]]
-        message = _message(line, row, rows, context, linker)
-        if line["uid"] in seen:
-            message.anchor = ""  # an id may stand once on a page
-        seen.add(line["uid"])
-        if message.family == "model":
-            message.model = "" if row["model"] == model else row["model"] or ""
-            model = row["model"] or model
-        made.append(message)
-    return made
-
-
-def _message(
-    line: Any, row: Any, rows: Mapping[str, Any], context: blocks.Context, linker: _Linker
-) -> blocks.Message:
-    kind = row["kind"]
-    html, summary, folded, note = blocks.message_body(
-        kind, row["title"], row["content"] or "", row["length"] or 0, context
-    )
-    thinking = row["thinking"] or ""
-    target = bool(linker.asked.message) and line["uid"] == linker.asked.message
-    edits: dict[int, list[Any]] = {}
-    for edit in rows["edits"].get(row["id"], ()):
-        edits.setdefault(edit["position"], []).append(edit)
-    calls = []
-    for call_row in rows["calls"].get(row["id"], ()):
-        subagent = rows["subagents"].get(call_row["subagent_id"])
-        if subagent is not None:
-            href = linker.conversation(subagent["source"], subagent["session_id"])
-            subagent = dict(subagent) | {"href": href}
-        call = blocks.call(call_row, edits.get(call_row["position"], []), context, subagent)
-        call.href = linker.row_of("tool_calls", call_row["id"])
-        calls.append(call)
-    return blocks.Message(
-        position=line["position"],
-        uid=line["uid"],
-        anchor=linker.anchor(line["uid"]),
-        permalink=linker.message(line["uid"]),
-        row_href=linker.row_of("messages", row["id"]),
-        kind=kind,
-        family=blocks.family_of_kind(kind),
-        label=blocks.label_of_kind(kind),
-        state=line["state"],
-        inherited=bool(line["inherited"]),
-        timestamp=row["timestamp"],
-        model=row["model"] or "",
-        html=html,
-        summary=summary,
-        folded=folded,
-        thinking=context.mark(render.markdown(thinking, context.budget)) if thinking else html[:0],
-        thinking_summary=context.mark_text(blocks.thinking_line(thinking)),
-        calls=calls,
-        attachments=[
-            _attachment(attachment, linker) for attachment in rows["attachments"].get(row["id"], ())
-        ],
-        tokens=blocks.tokens(row),
-        open=context.finds(row["content"], thinking),
-        target=target,
-        note=note,
-    )
-
-
-def _attachment(row: Any, linker: _Linker) -> blocks.Attachment:
-    is_image = row["kept"] and row["media_type"] in blocks.IMAGE_TYPES
-    return blocks.Attachment(
-        name=row["name"],
-        kind=row["kind"],
-        size=blocks.size(row["size"]),
-        href=linker.row_of("attachments", row["id"]),
-        image=linker.image(row["id"]) if is_image else "",
-    )
-
-
-def _outline(
-    chosen: Sequence[Any], shown: Sequence[Any], first: int, linker: _Linker
-) -> list[dict[str, Any]]:
-    """The prompts of the conversation as links; of a very long one those of this page, and of every
-    other page the first."""
-    prompts = [
-        (place, line)
-        for place, line in enumerate(chosen)
-        if line["kind"] in ("prompt", "command", "shell", "answer", "task")
-    ]
-    entries: list[dict[str, Any]] = []
-    all_of_them = len(prompts) <= OUTLINE_SIZE
-    pages_seen: set[int] = set()
-    last = first + len(shown)
-    for place, line in prompts:
-        here = first <= place < last
-        page = place // PAGE_SIZE
-        if not here and not all_of_them:
-            if page in pages_seen or len(pages_seen) > OUTLINE_SIZE:
-                continue
-            pages_seen.add(page)
-        href = f"#{anchor(line['uid'])}" if here else linker.message(line["uid"])
-        entries.append(
-            {
-                "title": line["title"],
-                "kind": line["kind"],
-                "href": href,
-                "here": here,
-                "css": line["state"] if line["state"] != "active" else "",
-                "inherited": bool(line["inherited"]),
-                "page": page + 1 if not here and not all_of_them else 0,
-            }
-        )
-    return entries
-
-
-def _pager(page: int, pages: int, linker: _Linker) -> dict[str, Any]:
-    numbers = sorted({1, 2, page - 1, page, page + 1, pages - 1, pages} & set(range(1, pages + 1)))
-    links: list[dict[str, Any]] = []
-    for before, number in zip([0, *numbers], numbers, strict=False):
-        links.append(
-            {
-                "number": number,
-                "href": linker.page(number),
-                "current": number == page,
-                "gap": number - before > 1,
-            }
-        )
-    return {
-        "links": links if pages > 1 else [],
-        "previous": linker.page(page - 1) if page > 1 else "",
-        "next": linker.page(page + 1) if page < pages else "",
-    }
-
-
-async def _neighbours(db: Any, row: Mapping[str, Any], linker: _Linker) -> dict[str, Any]:
+async def neighbours(db: Any, row: Mapping[str, Any], linker: Linker) -> dict[str, Any]:
     """The conversations that began before and after this one."""
     found: dict[str, Any] = {"earlier": None, "later": None}
     if not row["started_at"]:
@@ -573,32 +361,32 @@ def _milliseconds(row: Mapping[str, Any]) -> int | None:
     return milliseconds_between(row["started_at"], row["ended_at"])
 
 
-def _facts(row: Mapping[str, Any]) -> list[dict[str, str]]:
+def facts(row: Mapping[str, Any]) -> list[dict[str, str]]:
     """The figures of the header: what, and how it is put in words."""
     read = sum(row[name] or 0 for name in ("input_tokens", "cache_write_tokens"))
-    facts = [
+    found = [
         ("Prompts", blocks.number(row["prompt_count"]), ""),
         ("Messages", blocks.number(row["message_count"]), ""),
         ("Tool calls", blocks.number(row["tool_call_count"]), ""),
     ]
     if row["error_count"]:
-        facts.append(("Errors", blocks.number(row["error_count"]), "c-bad"))
+        found.append(("Errors", blocks.number(row["error_count"]), "c-bad"))
     if read:
-        facts.append(("Tokens in", blocks.number(read), ""))
+        found.append(("Tokens in", blocks.number(read), ""))
     if row["cache_read_tokens"]:
-        facts.append(("From cache", blocks.number(row["cache_read_tokens"]), ""))
+        found.append(("From cache", blocks.number(row["cache_read_tokens"]), ""))
     if row["output_tokens"]:
-        facts.append(("Tokens out", blocks.number(row["output_tokens"]), ""))
+        found.append(("Tokens out", blocks.number(row["output_tokens"]), ""))
     if row["cost_usd"] is not None:
-        facts.append(("Cost", f"${row['cost_usd']:,.2f}", ""))
-    return [{"label": label, "value": value, "css": css} for label, value, css in facts]
+        found.append(("Cost", f"${row['cost_usd']:,.2f}", ""))
+    return [{"label": label, "value": value, "css": css} for label, value, css in found]
 
 
 _RESUME = {"claude-code": "claude --resume {}", "codex": "codex resume {}"}
 _PLAIN_ID = re.compile(r"[\w-]{8,64}")
 
 
-def _details(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def details(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What only some want to know."""
     resume = ""
     if row["kind"] in ("main", "fork") and _PLAIN_ID.fullmatch(row["session_id"]):
@@ -639,14 +427,6 @@ def _table_links(datasette: Any, database: str, row: Mapping[str, Any]) -> list[
 
 # --------------------------------------------------------------------------- images
 
-#: How a file of each type begins.
-_SIGNATURES = (
-    ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
-    ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
-    ("image/gif", re.compile(rb"GIF8[79]a")),
-    ("image/webp", re.compile(rb"RIFF....WEBP", re.S)),
-)
-
 
 @guarded
 async def image(datasette: Any, request: Any) -> Any:
@@ -662,9 +442,7 @@ async def image(datasette: Any, request: Any) -> Any:
     if len(id) < 19:
         row = (await db.execute(_IMAGE_SQL, {"id": int(id)})).first()
     content = row["content"] if row is not None else None
-    media_type = None
-    if isinstance(content, bytes) and row is not None and row["media_type"] in blocks.IMAGE_TYPES:
-        media_type = next((name for name, start in _SIGNATURES if start.match(content)), None)
+    media_type = blocks.image_type(row["media_type"], content) if row is not None else None
     if media_type is None:
         raise NotFound(f"There is no image {id}")
     headers = SECURITY_HEADERS | {

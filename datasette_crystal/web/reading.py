@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import blocks, render
-from .conversation import PAGE_SECONDS, TABLES, Request, _Linker, _messages, _rows_of
+from .conversation import PAGE_SECONDS, TABLES, PageLinks, Request
 from .defaults import is_crystal
 from .integration import known_numbers
 from .pages import SECURITY_HEADERS, may_see
 from .pages import render as render_page
+from .transcript import rows_of, transcript
 from .urls import conversation_url
 
 READING = "crystal-read"
@@ -125,7 +126,7 @@ async def _groups(datasette: Any, db: Any, ids: Sequence[int]) -> list[dict[str,
     """The messages, those of one conversation that follow each other together."""
     listed = json.dumps(ids)
     lines = (await db.execute(_LINES_SQL, {"ids": listed})).rows
-    rows = await _rows_of(db, lines)
+    rows = await rows_of(db, lines)
     of = json.dumps(sorted({line["conversation_id"] for line in lines}))
     conversations = {row["id"]: row for row in await db.execute(_CONVERSATIONS_SQL, {"ids": of})}
     prompts = {row["message_id"]: row for row in await db.execute(_PROMPTS_SQL, {"ids": listed})}
@@ -156,9 +157,9 @@ def _group(
     prompts: Mapping[int, Any],
     budget: render.Budget,
 ) -> dict[str, Any]:
-    linker = _Linker(datasette, database, conversation, Request.of({}))
+    linker = PageLinks(datasette, database, conversation, Request.of({}))
     context = blocks.Context(cwd=conversation["cwd"], budget=budget, needle=None)
-    messages = _messages(lines, rows, context, linker)
+    messages = transcript(lines, rows, context, linker)
     items = []
     before = None
     for line, message in zip(lines, messages, strict=True):
