@@ -160,6 +160,22 @@ MAIN = "/prefix/my+archive/-/crystal/toy/main~2F1"
         ),
         (sql("select title, source, session_id from conversations where id = 1"), "title", MAIN),
         (sql("select message_id from tool_calls limit 1"), "message_id", f"{OPEN}?message=2"),
+        (
+            "/my~20archive/what_did_i_ask_about?words=cart",
+            "prompt",
+            f'<a href="{OPEN}?message=1">Why does the cart lose items?</a>',
+        ),
+        (
+            "/my~20archive/answers_that_mention?words=zebra",
+            "passage",
+            f'<a href="{OPEN}?message=2">The »zebra«',
+        ),
+        # a prompt is shown whole; its first line is the link
+        (
+            sql("select 'One\n<two>' as prompt, 2 as message_id"),
+            "prompt",
+            f'<a href="{OPEN}?message=2">One</a>\n&lt;two&gt;',
+        ),
     ],
 )
 async def test_cells_link(path: Path, url: str, column: str, expected: str) -> None:

@@ -251,6 +251,36 @@ async def test_figures_lead_to_their_rows(path: Path, query: str) -> None:
         assert await count(datasette, card(text, label)) == int(shown[label]), label
 
 
+def labelled(text: str, label: str) -> str:
+    """Where the link of these words leads."""
+    found = re.search(rf'href="([^"]*)">{label}</a>', text)
+    assert found
+    return html_module.unescape(found[1])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("query", QUERIES[1:])
+async def test_all_tools_and_files_are_those_of_the_filters(path: Path, query: str) -> None:
+    datasette = await serve(path)
+    text = await text_of(datasette, PAGE + query)
+    tools = labelled(text, "All tools")
+    assert "_facet=name" in tools
+    assert await count(datasette, tools) == int(figures(text)["Tool calls"])
+    part = text[text.index('id="o-files"') : text.index('id="o-projects"')]
+    edits = sum(map(int, re.findall(r"</th>\s*<td>(\d+)</td>", part)))
+    files = labelled(text, "All files")
+    assert "_facet=path" in files
+    assert await count(datasette, files) == edits
+
+
+@pytest.mark.asyncio
+async def test_all_tools_and_files_without_filters(path: Path) -> None:
+    datasette = await serve(path)
+    text = await text_of(datasette, PAGE)
+    assert "/tool_stats?" in labelled(text, "All tools")
+    assert labelled(text, "All files").endswith("/most_edited_files")
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "query", [*QUERIES, "?by=project", "?by=model&source=codex&from=2020-01-01"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -18,8 +19,16 @@ from hypothesis import strategies as st
 
 from datasette_crystal import compat
 from datasette_crystal.model import FileEdit
+from datasette_crystal.web import search_page
 from datasette_crystal.web.search_page import MORE_TABLES, PLACES, TABLES, Form, look
-from datasette_crystal.web.search_terms import MAX_TERMS, marked, parse, passage
+from datasette_crystal.web.search_terms import (
+    MAX_TERMS,
+    marked,
+    parse,
+    passage,
+    plain,
+    read_passage,
+)
 
 #: How many arbitrary searches are tried; 10,000 before a release.
 SEARCHES = int(os.environ.get("CRYSTAL_SEARCHES", "150"))
@@ -532,6 +541,49 @@ async def test_content_is_text(tmp_path: Path) -> None:
         assert "object-src 'none'" in response.headers["content-security-policy"]
 
 
+@pytest.mark.asyncio
+async def test_calls_of_several_databases_keep_the_order_of_each(tmp_path: Path) -> None:
+    """A call without a time stands where it stands in the search of its own database."""
+    times = {"one": [1, None, 5], "two": [3, None]}  # oldest first, as they are stored
+    for name, minutes in times.items():
+        calls = [
+            call("Bash", title=f"walrus {name} {n}", started_at=None if m is None else at(m))
+            for n, m in enumerate(minutes)
+        ]
+        messages = [message("u1", "go"), message("a1", "gone", tool_calls=calls)]
+        store_all(tmp_path / f"{name}.db", conversation(name, messages, source=name))
+    datasette = await serve(tmp_path / "one.db", tmp_path / "two.db")
+
+    async def titles(page: str) -> list[str]:
+        data = (await get(datasette, page, q="walrus", **{"in": "commands"})).json()
+        return [hit["title"].removeprefix("walrus ") for hit in data["tool_calls"]]
+
+    assert await titles("/one/-/crystal/search.json") == ["one 2", "one 1", "one 0"]
+    assert await titles("/two/-/crystal/search.json") == ["two 1", "two 0"]
+    assert await titles("/-/crystal/search.json") == ["one 2", "one 1", "two 1", "two 0", "one 0"]
+
+
+@pytest.mark.asyncio
+async def test_databases_are_searched_side_by_side(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_all(tmp_path / "second.db", conversation("s", [message("u1", "x"), message("a1", "y")]))
+    datasette = await serve(path, tmp_path / "second.db")
+    inside: list[str] = []
+    both = asyncio.Event()
+
+    async def wait_for_the_other(ds: Any, name: str, *more: Any) -> Any:
+        inside.append(name)
+        if len(inside) == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 10)
+        return await look(ds, name, *more)
+
+    monkeypatch.setattr(search_page, "look", wait_for_the_other)
+    assert (await get(datasette, "/-/crystal/search.json", q="zebra")).status_code == 200
+    assert sorted(inside) == ["my archive", "second"]
+
+
 # --------------------------------------------------------------------------- terms and passages
 
 
@@ -578,6 +630,31 @@ def test_passage_is_where_most_words_are() -> None:
     assert passage("nothing", parse("alpha").wanted) == ([("nothing", False)], 0)
 
 
+@pytest.mark.parametrize(
+    ("markdown", "expected"),
+    [
+        ("# Head\n\n> a quote", "Head\n\na quote"),
+        ("- **Roscoff**: late\n* [x] done", "• Roscoff: late\n• done"),
+        ("the `foo_bar` of *one* ~~two~~", "the foo_bar of one two"),
+        ("迁移已经**完成**了", "迁移已经完成了"),
+        ("| a | b |\n|---|--:|\n| 1 | 2 |", "a · b\n1 · 2"),
+        ("see [the page](https://example.com/a) and ![it](b.png)", "see the page and it"),
+        # identifiers and sums are no marks, nor is anything in a code block
+        ("__init__ and foo_bar, 2*3*4, -x", "__init__ and foo_bar, 2*3*4, -x"),
+        ("```python\n# f(**a, **b)\n```\n---\nend", "# f(**a, **b)\nend"),
+        ("~~~\n```\n**a**\n~~~", "```\n**a**"),
+    ],
+)
+def test_passages_read_without_marks(markdown: str, expected: str) -> None:
+    assert plain(markdown) == expected
+
+
+def test_a_passage_keeps_the_marks_where_the_words_stand_in_them() -> None:
+    text = "**see** [the page](https://example.com/zebra)"
+    assert read_passage(text, parse("page").wanted)[0] == [("see the ", False), ("page", True)]
+    assert ("zebra", True) in read_passage(text, parse("zebra").wanted)[0]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=80), st.text(max_size=30))
 def test_marks_never_change_the_text(text: str, typed: str) -> None:
@@ -587,7 +664,23 @@ def test_marks_never_change_the_text(text: str, typed: str) -> None:
 
 def test_hostile_texts_are_not_slow() -> None:
     terms = parse('"a b c d e f" a* "x y" zebra* 测试').wanted
-    for text in ("a " * 25_000, "a" * 50_000, "a_" * 25_000, "测" * 50_000, " " * 50_000):
+    for text in (
+        "a ",
+        "a",
+        "a_",
+        "测",
+        " ",
+        "`",
+        "`a",
+        "**",
+        "**a ",
+        "*a",
+        "[a](",
+        ">",
+        "|\n",
+        "~~a",
+    ):
+        text = text * (50_000 // len(text))
         started = time.perf_counter()
-        passage(text, terms)
+        read_passage(text, terms)
         assert time.perf_counter() - started < 1

@@ -21,9 +21,13 @@ Link = dict[str, str]
 # --------------------------------------------------------------------------- cells
 
 #: Columns whose cells may link, whatever the table.
-_CELLS = frozenset({"title", "command", "conversation", "conversation_id", "message_id"})
+_CELLS = frozenset(
+    {"title", "command", "conversation", "conversation_id", "message_id", "prompt", "passage"}
+)
 #: Titles are cut: a link over many lines is hard to read, and a cell may hold anything.
 _LENGTH = 300
+#: What Datasette shows of a long cell.
+_MOST = 2048
 
 
 def cell(
@@ -41,6 +45,11 @@ def cell(
     if address is None:
         return None
     text = str(value)
+    if column == "prompt":  # whole, as it stands in a table: its first line is the link
+        text = text.strip()
+        line, _, rest = text[:_MOST].partition("\n")
+        rest = line[_LENGTH:] + ("\n" + rest if rest else "") + ("…" if len(text) > _MOST else "")
+        return Markup('<a href="{}">{}</a>{}').format(address, line[:_LENGTH], rest)
     if len(text) > _LENGTH:
         text = text[: _LENGTH - 1] + "…"
     return Markup('<a href="{}">{}</a>').format(address, text)

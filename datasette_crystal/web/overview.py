@@ -790,9 +790,9 @@ class Page:
             "tools": self._tools(tools),
             "untimed_calls": bool(self.links.scope.start or self.links.scope.end)
             and any(row[4] for row in tools),
-            "tools_href": self.links.table("tool_stats", _sort_desc="calls"),
+            "tools_href": self._all_tools(),
             "files": self._files(files),
-            "files_href": self.links.query("most_edited_files", "file_edits"),
+            "files_href": self._all_files(),
             "newest": [self._conversation(row) for row in newest],
             "newest_href": self.links.table(
                 "conversations",
@@ -951,6 +951,28 @@ class Page:
         named = {} if name is None else {"name": name}
         return self.links.table(
             "tool_calls", scope.times("started_at"), where, named, _sort_desc="started_at"
+        )
+
+    def _all_tools(self) -> str:
+        """The tools of this selection: of everything there is a view, else the calls, by name."""
+        scope = self.links.scope
+        if not scope.filters.narrowed:
+            return self.links.table("tool_stats", _sort_desc="calls")
+        where = scope.conversations_where(source=True)
+        if not where and (scope.source() or scope.project()):
+            return self.links.usage()
+        times = scope.times("started_at")
+        return self.links.table("tool_calls", times, where, _facet="name", _sort_desc="started_at")
+
+    def _all_files(self) -> str:
+        """The edited files of this selection: of everything a saved query, else the edits, by
+        file."""
+        scope = self.links.scope
+        if not scope.filters.narrowed:
+            return self.links.query("most_edited_files", "file_edits")
+        times = scope.times("timestamp")
+        return self.links.table(
+            "file_history", times, scope.names(), _facet="path", _sort_desc="timestamp"
         )
 
     def _heat(self, added: Added, first: date | None, last: date | None) -> dict[str, Any] | None:

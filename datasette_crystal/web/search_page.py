@@ -4,17 +4,18 @@ few bounded queries, and what they find becomes passages with marks and links.""
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from .defaults import crystal_databases
 from .pages import guarded, may_see, open_database, render
-from .search_terms import Passage, Term, Terms, marked, parse, passage
+from .search_terms import Passage, Term, Terms, marked, parse, passage, read_passage
 from .urls import SEARCH, conversation_url, search_all_url, search_url
 
 #: The page shows something of each of these, and of these where the actor may see them.
@@ -481,9 +482,9 @@ def _message_hits(this: Look, rows: list[dict[str, Any]]) -> list[dict[str, Any]
     hits = []
     for row in rows:
         content, thinking = row.pop("content") or "", row.pop("thinking") or ""
-        where, best = "content", passage(content or row["title"], this.terms.wanted)
+        where, best = "content", read_passage(content or row["title"], this.terms.wanted)
         if thinking and this.form.place not in ("prompts", "replies"):
-            other = passage(thinking, this.terms.wanted)
+            other = read_passage(thinking, this.terms.wanted)
             if other[1] > best[1] or this.form.place == "thinking" or not content:
                 where, best = "thinking", other
         hits.append(
@@ -689,10 +690,14 @@ async def search_all(datasette: Any, request: Any) -> Any:
     # the page is cut from what all of them have up to it
     form = replace(form, page=min(form.page, MAX_PAGE_OF_ALL), size=min(form.size, 50))
     deep = replace(form, page=1, size=form.page * form.size + 1)
-    every = []
-    for name, db in visible:
-        found = await look(datasette, name, db, deep, terms, request.actor)
-        every.append(found)
+    # as many at once as Datasette runs queries: more would only wait, and their time would pass
+    turn = asyncio.Semaphore(max(1, datasette.setting("num_sql_threads")))
+
+    async def look_into(name: str, db: Any) -> Found:
+        async with turn:
+            return await look(datasette, name, db, deep, terms, request.actor)
+
+    every = await asyncio.gather(*(look_into(name, db) for name, db in visible))
     return await _answer(datasette, request, form, terms, every)
 
 
@@ -790,7 +795,6 @@ def _merge(form: Form, every: list[Found]) -> Found:
     for found in every:
         merged.messages += found.messages
         merged.titles += found.titles
-        merged.calls += found.calls
         merged.sources |= found.sources
         merged.projects = sorted({*merged.projects, *found.projects})
         merged.tools = sorted({*merged.tools, *found.tools})
@@ -804,7 +808,7 @@ def _merge(form: Form, every: list[Found]) -> Found:
         return hit["timestamp"] or ""
 
     merged.titles.sort(key=newest, reverse=True)
-    merged.calls.sort(key=newest, reverse=True)
+    merged.calls = _interleaved([found.calls for found in every])
     if form.sort == "best":  # ranks of different indexes say nothing to each other: take turns
         turns = [list(found.messages) for found in every]
         longest = max(map(len, turns))
@@ -821,6 +825,20 @@ def _merge(form: Form, every: list[Found]) -> Found:
         merged.titles = merged.titles[:5]
     merged.calls = merged.calls[: form.size if form.place == "commands" else 5]
     return merged
+
+
+def _interleaved(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Hits of several databases, the newest first, those of each database in its own order: one
+    without a time stays beside those that it was found with."""
+
+    def timed(hits: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        known = next((hit["timestamp"] for hit in hits if hit["timestamp"]), "")
+        for hit in hits:
+            known = hit["timestamp"] or known
+            yield known, hit
+
+    merged = heapq.merge(*map(timed, lists), key=lambda pair: pair[0], reverse=True)
+    return [hit for _, hit in merged]
 
 
 def _counts(found: Found, form: Form, url: Any) -> dict[str, Any]:

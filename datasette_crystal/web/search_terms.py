@@ -198,6 +198,56 @@ Passage = list[tuple[str, bool]]
 
 _SPACES = re.compile(r"\s+")
 
+# Each of these reads a text once, whatever it holds: no repetition can match what follows it.
+_FENCES = ("```", "~~~")
+_LINE_MARK = re.compile(
+    r"^[ \t]{0,20}(?:(?:>[ \t]?){1,5}|#{1,6}[ \t]+|([-*+])[ \t]+(?:\[[ xX]\] )?)", re.M
+)
+_INLINE = (
+    (re.compile(r"(?<!`)(`{1,3})([^`\n]+)\1(?!`)"), r"\2"),
+    (re.compile(r"!?\[([^\[\]\n]{1,300})\]\([^()\s]{1,2000}\)"), r"\1"),
+    (re.compile(r"(\*\*|~~)(?=[^\s*~])([^*~\n]{1,500})(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]{1,500})(?<=\S)\*(?![\w*])"), r"\1"),
+)
+
+
+def plain(text: str) -> str:
+    """Markdown as words to read: without the marks of headings, lists, quotes, tables, emphasis,
+    code and links. Code blocks keep what stands in them."""
+    parts: list[str] = []
+    lines: list[str] = []
+    code = ""
+    for line in text.split("\n"):
+        bare = line.strip()
+        if bare.startswith(_FENCES) and code in ("", bare[:3]):
+            parts += lines if code else _without_marks(lines)
+            lines.clear()
+            code = "" if code else bare[:3]
+        elif code or not bare.startswith(("|", "-", ":")):
+            lines.append(line)
+        elif len(bare) < 3 or bare.strip("|-: "):  # no rule, nor the line below a table's head
+            cells = " · ".join(cell for cell in map(str.strip, bare.split("|")) if cell)
+            lines.append(cells if bare[0] == "|" else line)
+    parts += lines if code else _without_marks(lines)
+    return "\n".join(parts)
+
+
+def _without_marks(lines: list[str]) -> list[str]:
+    text = _LINE_MARK.sub(lambda mark: "• " if mark[1] else "", "\n".join(lines))
+    for pattern, words in _INLINE:
+        text = pattern.sub(words, text)
+    return text.split("\n") if lines else []
+
+
+def read_passage(text: str, terms: Sequence[Term], width: int = 260) -> tuple[Passage, int]:
+    """The :func:`passage` of a Markdown text, in plain words unless a term is found only in what
+    they leave out, such as the address of a link."""
+    best = passage(plain(text), terms, width)
+    if best[1] < sum(bool(term.pattern) for term in terms):
+        whole = passage(text, terms, width)
+        return whole if whole[1] > best[1] else best
+    return best
+
 
 def passage(text: str, terms: Sequence[Term], width: int = 260) -> tuple[Passage, int]:
     """The ``width`` characters of ``text`` that hold most of ``terms``, with these marked, and how
