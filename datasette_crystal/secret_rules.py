@@ -1,0 +1,1283 @@
+"""Finds secrets in text: keys, tokens, passwords, private keys.
+
+One finder for everything: ``datasette crystal scan`` reports what it finds, publishing replaces it,
+and the check of a publication looks for it again.
+
+Two sorts of rules. Most know a secret by its *form*: a prefix that its service gives to every key.
+The others know it by its *context* (``by_context``): a name such as ``DB_PASSWORD`` before it, a
+header, an option of a command, a place in a URL; what they point at must look like a secret and not
+like a placeholder or a piece of code.
+
+Speed and safety. A pattern is tried only where one of its literals stands, which is found with
+``str.find``, and every repetition in a pattern is bounded, so that time grows linearly with the text,
+whatever the text is. This module imports nothing of Datasette.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to know one kind of secret.
+
+    ``pattern`` is tried only in texts that hold one of ``literals`` (in any case, and to be written
+    in lower case, with ``ignore_case``). ``reach`` says how far before a literal a match may begin:
+    0 where the pattern begins with it. With ``None``, or without literals, the whole text is
+    searched. ``group`` is the part of a match that is the secret; where that group did not take part
+    there is no finding. ``check`` may refuse a match.
+    """
+
+    kind: str
+    pattern: str
+    literals: tuple[str, ...] = ()
+    group: int | str = 0
+    check: Callable[[re.Match[str]], bool] | None = None
+    description: str = ""
+    ignore_case: bool = False
+    reach: int | None = 0
+    by_context: bool = False
+    regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        flags = re.ASCII | (re.IGNORECASE if self.ignore_case else 0)
+        pattern = self.pattern
+        if self.literals and self.reach:
+            pattern = rf"(?s:.{{0,{self.reach}}}?)(?P<found>{pattern})"
+        regex = re.compile(pattern, flags)
+        object.__setattr__(self, "regex", regex)
+        if self.group == 0 and "found" in regex.groupindex:
+            object.__setattr__(self, "group", "found")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A secret in a text: its kind, where it begins and ends (in characters), and itself. What is
+    printed of a finding does not show the secret."""
+
+    kind: str
+    start: int
+    end: int
+    value: str = field(repr=False)
+
+    @property
+    def preview(self) -> str:
+        return mask(self.value)
+
+
+class RuleError(Exception):
+    """A file of rules that can't be used; the message is one line."""
+
+
+def mask(value: str) -> str:
+    """A hint at a secret that is of no use to anybody: its length, and of a long one the first four
+    characters - with most keys the prefix of the service."""
+    length = f"({len(value)} characters)"
+    if value.startswith("-----BEGIN"):
+        return f"-----BEGIN... {length}"
+    shown = (
+        value[:4] if len(value) >= 24 and value[:4].isascii() and value[:4].isprintable() else ""
+    )
+    return f"{shown}... {length}"
+
+
+# --- Does it look like a secret, or like an example of one? -------------------------------------
+
+_MADE_UP = re.compile(
+    r"example|placeholder|changeme|change[_-]me|replace|redacted|insert[_-]|dummy|fake|not[_-]?a?[_-]?real"
+    r"|your[_-]?|my[_-](?:api|secret|token|password|key)|here$|_here|xxxx|\*\*\*|\.\.\.|<|>|\[secret:"
+    r"|todo|sample|deadbeef|0123456789|1234567890|abcdefghij|123456789abc|qwertyui",
+    re.IGNORECASE,
+)
+
+#: Values that documentation prints, and keys that everybody has.
+_PUBLISHED = (
+    "4eC39HqLyjWDarjtT1zdp7dc",  # Stripe's documentation
+    "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",  # the sample of jwt.io
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq",  # Azure's storage emulator
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw",  # Cosmos
+)
+
+
+def _entropy(value: str) -> float:
+    """Shannon entropy of the characters, in bits each."""
+    length = len(value)
+    return -sum(n / length * math.log2(n / length) for n in map(value.count, set(value)))
+
+
+def made_up(value: str) -> bool:
+    """Whether a value is an example: words such as "your", runs of one character or of neighbours
+    in the alphabet, a block that repeats, or one of the values that documentation prints."""
+    head = value[:120]
+    if _MADE_UP.search(head) or any(known in value for known in _PUBLISHED):
+        return True
+    run = step = 1
+    for before, after in zip(head, head[1:], strict=False):
+        run = run + 1 if after == before else 1
+        step = step + 1 if ord(after) - ord(before) == 1 else 1
+        if run >= 6 or step >= 8:
+            return True
+    if len(head) >= 16:
+        if len(set(head)) < 6:
+            return True
+        quads = Counter(head[i : i + 4] for i in range(len(head) - 3))
+        if max(quads.values()) * 8 > len(head):
+            return True
+    return False
+
+
+_CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def looks_random(value: str, shortest: int = 16) -> bool:
+    """Whether a value was drawn by a machine: letters, cases and digits change too often for words,
+    names and versions."""
+    if len(value) < shortest or made_up(value):
+        return False
+    digits = sum(map(str.isdigit, value))
+    upper = any(map(str.isupper, value))
+    lower = any(map(str.islower, value))
+    if not (digits or (upper and lower and len(value) >= 20)) or not (upper or lower):
+        return False
+    chunks = _CHUNK.findall(value)
+    if not chunks:
+        return False
+    mean = sum(map(len, chunks)) / len(chunks)
+    limit = 2.7 if upper and lower else 3.4
+    return mean < limit and _entropy(value) >= (2.8 if len(value) < 20 else 3.0)
+
+
+def _real(match: re.Match[str]) -> bool:
+    """The check of the rules that know a secret by its form."""
+    groups = match.re.groupindex
+    value = match.group("value" if "value" in groups else "found" if "found" in groups else 0)
+    return not made_up(value)
+
+
+# --- Secrets known by their form -----------------------------------------------------------------
+
+#: A key begins here: not inside a longer word, but right after an escape (\n, \u003d, %3D), or the
+#: colour codes of a terminal.
+_LEFT = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})"
+    r"|(?<=\[\dm)|(?<=[\[;]\d\dm))"
+)
+#: The same for what may stand inside of base64url text otherwise.
+_LEFT_STRICT = _LEFT.replace("[A-Za-z0-9])", "[A-Za-z0-9_-])", 1)
+_END = r"(?![A-Za-z0-9])"
+_WORD = "A-Za-z0-9"
+_B64 = r"A-Za-z0-9_\-"
+
+
+def _key(
+    kind: str,
+    prefixes: str,
+    characters: str,
+    least: int,
+    most: int | None = None,
+    description: str = "",
+    middle: str = "",
+    tail: str = "",
+) -> Rule:
+    """A rule for keys with a prefix: one of ``prefixes`` (separated by spaces), ``middle`` (a
+    pattern), then ``least`` to ``most`` of ``characters``, then ``tail``. Also what is left of such a
+    key where a text was cut off: titles end in "…", tool outputs just end."""
+    most = least if most is None else most
+    literals = tuple(prefixes.split())
+    one = "|".join(map(re.escape, literals))
+    cut = rf"[{characters}]{{6,{most}}}(?=…)|[{characters}]{{10,{most}}}\Z"
+    return Rule(
+        kind,
+        rf"{_LEFT}(?:{one}){middle}(?:[{characters}]{{{least},{most}}}{tail}{_END}|{cut})",
+        literals,
+        check=_real,
+        description=description,
+    )
+
+
+_HEX = "0-9a-f"
+
+_FORMS = [
+    _key("anthropic-key", "sk-ant-", _B64, 24, 250, "Anthropic: API, admin and OAuth keys"),
+    _key("openrouter-key", "sk-or-", _HEX, 60, 70, "OpenRouter", middle=r"v1-"),
+    _key(
+        "openai-key",
+        "sk-proj- sk-svcacct- sk-admin- sk-None-",
+        _B64,
+        24,
+        250,
+        "OpenAI: keys of projects, service accounts and administrators",
+    ),
+    Rule(
+        "openai-key",
+        rf"{_LEFT_STRICT}sk-(?:[a-z]{{2,12}}-)?[A-Za-z0-9]{{20}}T3BlbkFJ[A-Za-z0-9]{{20}}{_END}",
+        ("sk-",),
+        check=_real,
+        description="OpenAI: keys of the first form",
+    ),
+    Rule(
+        "llm-key",
+        rf"{_LEFT_STRICT}sk-(?:[a-z]{{2,8}}-){{0,2}}(?P<value>[A-Za-z0-9]{{32,64}}){_END}",
+        ("sk-",),
+        check=lambda match: looks_random(match.group("value")),
+        description="Services that took over the form of OpenAI's keys, such as DeepSeek or Moonshot",
+    ),
+    _key(
+        "github-token", "ghp_ gho_ ghu_ ghs_ ghr_", _WORD, 36, 255, "GitHub: personal, OAuth, app"
+    ),
+    Rule(
+        "github-token",
+        rf"{_LEFT}ghs_\d{{1,12}}_eyJ[{_B64}.]{{40,2000}}",
+        ("ghs_",),
+        check=_real,
+        description="GitHub: installation tokens of the long form",
+    ),
+    _key("github-token", "github_pat_", _WORD + "_", 50, 255, "GitHub: fine-grained"),
+    _key(
+        "gitlab-token",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct- glwt- "
+        "GR1348941",
+        _B64,
+        20,
+        300,
+        "GitLab: personal, deploy, runner, CI job, trigger, feed, mail, agent, OAuth, SCIM tokens",
+        tail=r"(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
+    ),
+    Rule(
+        "aws-access-key-id",
+        rf"{_LEFT_STRICT}(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{{16}}(?![A-Za-z0-9_+/=-])",
+        ("AKIA", "ASIA", "ABIA", "ACCA"),
+        check=_real,
+        description="Amazon Web Services: id of an access key",
+    ),
+    Rule(
+        "google-api-key",
+        rf"{_LEFT}AIza[{_B64}]{{35}}(?![{_B64}])",
+        ("AIza",),
+        check=_real,
+        description="Google: API keys",
+    ),
+    _key("google-oauth-secret", "GOCSPX-", _B64, 28, 28, "Google: secret of an OAuth client"),
+    _key("google-oauth-token", "ya29.", "." + _B64, 30, 2000, "Google: OAuth access tokens"),
+    Rule(
+        "google-oauth-token",
+        rf"{_LEFT_STRICT}1//0[{_B64}]{{40,200}}",
+        ("1//0",),
+        check=_real,
+        description="Google: OAuth refresh tokens",
+    ),
+    Rule(
+        "azure-key",
+        r"(?:AccountKey|SharedAccessKey|SharedSecret|AccessKey)=(?P<value>[A-Za-z0-9+/]{42,86}={1,2})",
+        ("AccountKey=", "SharedAccessKey=", "SharedSecret=", "AccessKey="),
+        group="value",
+        check=_real,
+        description="Azure: keys in the connection strings of storage, service bus and others",
+    ),
+    Rule(
+        "azure-signature",
+        r"[?&;](?:amp;)?sig=(?P<value>[A-Za-z0-9%+/_-]{40,90}(?:%3[dD]|=)?)",
+        ("sig=",),
+        group="value",
+        check=lambda match: looks_random(match.group("value"), 40),
+        reach=5,
+        description="Azure: signatures in URLs that grant access",
+    ),
+    Rule(
+        "azure-client-secret",
+        rf"{_LEFT_STRICT}[A-Za-z0-9_~.]{{3}}\dQ~[A-Za-z0-9_~.-]{{31,34}}",
+        ("Q~",),
+        check=_real,
+        reach=4,
+        description="Azure: client secrets of Entra ID",
+    ),
+    _key(
+        "slack-token",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxp- xoxe.xoxb- xapp-",
+        _WORD + "%-",
+        20,
+        300,
+        "Slack: bot, user, app, session and configuration tokens",
+    ),
+    Rule(
+        "slack-webhook",
+        r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<value>[A-Za-z0-9/_-]{30,120})",
+        ("hooks.slack",),
+        group="value",
+        check=_real,
+        description="Slack: webhook URLs",
+    ),
+    Rule(
+        "discord-token",
+        rf"{_LEFT_STRICT}[MNO][A-Za-z0-9_-]{{22,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,40}}(?![{_B64}.])",
+        ("MT", "Mj", "Mz", "ND", "NT", "Nj", "Nz", "OD", "OT"),
+        check=_real,
+        description="Discord: bot tokens",
+    ),
+    Rule(
+        "discord-webhook",
+        rf"/api/(?:v\d{{1,2}}/)?webhooks/\d{{17,20}}/(?P<value>[{_B64}]{{60,80}})",
+        ("/api/webhooks/", "/api/v"),
+        group="value",
+        check=_real,
+        description="Discord: webhook URLs",
+    ),
+    _key(
+        "stripe-key",
+        "sk_live_ sk_test_ rk_live_ rk_test_ sk_prod_ rk_prod_",
+        _WORD,
+        16,
+        250,
+        "Stripe and Clerk: secret and restricted keys",
+    ),
+    _key("webhook-secret", "whsec_", _WORD + "+/", 24, 100, "Stripe, Svix: secrets", tail="={0,2}"),
+    Rule(
+        "twilio-key",
+        rf"{_LEFT_STRICT}SK[0-9a-f]{{32}}(?![{_B64}])",
+        ("SK",),
+        check=_real,
+        description="Twilio: API keys",
+    ),
+    Rule(
+        "sendgrid-key",
+        rf"{_LEFT}SG\.[{_B64}]{{16,32}}\.[{_B64}]{{32,64}}(?![{_B64}])",
+        ("SG.",),
+        check=_real,
+        description="SendGrid",
+    ),
+    Rule(
+        "mailgun-key",
+        rf"{_LEFT_STRICT}key-[0-9a-f]{{32}}{_END}",
+        ("key-",),
+        check=_real,
+        description="Mailgun: keys of the first form",
+    ),
+    Rule(
+        "mailgun-key",
+        r"(?<![0-9a-f-])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![0-9a-f-])",
+        ("mailgun",),
+        check=_real,
+        ignore_case=True,
+        reach=None,
+        description="Mailgun, in a text that names it",
+    ),
+    Rule(
+        "mailchimp-key",
+        rf"{_LEFT_STRICT}[0-9a-f]{{32}}-us\d{{1,2}}{_END}",
+        ("-us",),
+        check=_real,
+        reach=32,
+        description="Mailchimp",
+    ),
+    _key("brevo-key", "xkeysib- xsmtpsib-", _HEX, 64, 64, "Brevo", tail=r"-[A-Za-z0-9]{16}"),
+    _key("resend-key", "re_", _WORD, 22, 26, "Resend", middle=r"[A-Za-z0-9]{8}_"),
+    _key("postmark-key", "PMAK-", _HEX, 24, 24, "Postman", tail=r"-[0-9a-f]{34}"),
+    _key("npm-token", "npm_", _WORD, 36, 36, "npm"),
+    _key("pypi-token", "pypi-AgE", _B64, 50, 1000, "PyPI"),
+    _key("rubygems-key", "rubygems_", _HEX, 48, 48, "RubyGems"),
+    _key("nuget-key", "oy2", "a-z0-9", 43, 43, "NuGet"),
+    _key("docker-token", "dckr_pat_ dckr_oat_", _B64, 27, 40, "Docker Hub"),
+    _key("huggingface-token", "hf_ api_org_", _WORD, 30, 40, "Hugging Face"),
+    _key("supabase-key", "sbp_", _HEX, 40, 40, "Supabase: personal tokens"),
+    _key("supabase-key", "sb_secret_", _B64, 20, 60, "Supabase: secret keys"),
+    _key("supabase-key", "sbp_oauth_", _HEX, 40, 40, "Supabase: OAuth"),
+    Rule(
+        "telegram-token",
+        rf"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=bot))\d{{8,10}}:AA[{_B64}]{{32,35}}(?![{_B64}])",
+        (":AA",),
+        check=_real,
+        reach=10,
+        description="Telegram: bot tokens",
+    ),
+    _key("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", _HEX, 64, 64, "DigitalOcean"),
+    _key("vercel-token", "vcp_ vci_ vca_ vcr_ vck_", _WORD, 24, 80, "Vercel"),
+    _key("netlify-token", "nfp_ nfc_ nfb_ nfo_ nfu_", _WORD, 36, 40, "Netlify"),
+    _key("cloudflare-token", "cfk_ cfut_ cfat_", _B64, 37, 60, "Cloudflare"),
+    _key(
+        "cloudflare-token",
+        "v1.0-",
+        _HEX,
+        146,
+        146,
+        "Cloudflare: origin CA keys",
+        r"[0-9a-f]{24}-",
+    ),
+    _key("heroku-key", "HRKU-", _B64, 36, 70, "Heroku"),
+    _key("databricks-token", "dapi", _HEX, 32, 32, "Databricks", tail=r"(?:-\d)?"),
+    _key("linear-key", "lin_api_ lin_oauth_", _WORD, 40, 64, "Linear"),
+    _key("notion-token", "ntn_", _WORD, 40, 50, "Notion"),
+    _key("notion-token", "secret_", _WORD, 43, 43, "Notion: tokens of the first form"),
+    _key("figma-token", "figd_ figo_ figdr_ figor_ figoh_ figu_", _B64, 38, 60, "Figma"),
+    _key("sentry-token", "sntryu_", _HEX, 64, 64, "Sentry: user tokens"),
+    _key("sentry-token", "sntrys_", _WORD + "+/=_-", 40, 400, "Sentry: organisation tokens"),
+    _key("newrelic-key", "NRAK-", "A-Z0-9", 27, 27, "New Relic: user keys"),
+    _key(
+        "newrelic-key", "NRII- NRIQ- NRRA- NRJS-", _B64, 19, 48, "New Relic: ingest and other keys"
+    ),
+    Rule(
+        "newrelic-key",
+        rf"{_LEFT_STRICT}[0-9a-f]{{36}}NRAL{_END}",
+        ("NRAL",),
+        check=_real,
+        reach=36,
+        description="New Relic: licence keys",
+    ),
+    _key(
+        "grafana-token", "glsa_", _WORD, 32, 32, "Grafana: service accounts", tail=r"_[0-9a-f]{8}"
+    ),
+    _key("grafana-token", "glc_", _WORD + "+/", 32, 600, "Grafana Cloud", tail="={0,2}"),
+    _key("vault-token", "hvs. hvb. hvr.", _B64, 24, 300, "HashiCorp Vault"),
+    Rule(
+        "terraform-token",
+        rf"{_LEFT_STRICT}[A-Za-z0-9]{{14}}\.atlasv1\.[{_B64}]{{60,70}}",
+        (".atlasv1.",),
+        check=_real,
+        reach=14,
+        description="Terraform Cloud",
+    ),
+    _key("pulumi-token", "pul-", _HEX, 40, 40, "Pulumi"),
+    _key(
+        "doppler-token",
+        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+        "." + _B64,
+        40,
+        80,
+        "Doppler",
+    ),
+    _key(
+        "planetscale-token",
+        "pscale_tkn_ pscale_pw_ pscale_oauth_",
+        "." + _B64,
+        32,
+        64,
+        "PlanetScale",
+    ),
+    _key("groq-key", "gsk_", _WORD, 48, 60, "Groq"),
+    _key("xai-key", "xai-", _WORD, 70, 90, "xAI"),
+    _key("replicate-token", "r8_", _WORD, 37, 40, "Replicate"),
+    _key("perplexity-key", "pplx-", _WORD, 40, 64, "Perplexity"),
+    _key("fireworks-key", "fw_", _WORD, 22, 40, "Fireworks"),
+    _key("nvidia-key", "nvapi-", _B64, 60, 80, "NVIDIA"),
+    _key("cerebras-key", "csk-", "a-z0-9", 44, 64, "Cerebras"),
+    _key("together-key", "tgp_v1_", _B64, 40, 60, "Together"),
+    _key("elevenlabs-key", "sk_", _HEX, 48, 48, "ElevenLabs"),
+    _key("langsmith-key", "lsv2_pt_ lsv2_sk_", _HEX, 32, 32, "LangSmith", tail=r"_[0-9a-f]{10}"),
+    _key("langfuse-key", "sk-lf-", _HEX + "-", 36, 36, "Langfuse"),
+    _key("tavily-key", "tvly-", _B64, 28, 64, "Tavily"),
+    _key("firecrawl-key", "fc-", _HEX, 32, 32, "Firecrawl"),
+    _key("jina-key", "jina_", _B64, 50, 80, "Jina"),
+    _key("pinecone-key", "pcsk_", _WORD + "_", 50, 90, "Pinecone"),
+    _key("wandb-key", "wandb_v1_", _B64, 40, 120, "Weights & Biases"),
+    _key("cursor-key", "key_ crsr_", _HEX, 64, 64, "Cursor"),
+    _key("shopify-token", "shpat_ shpca_ shppa_ shpss_", _HEX, 32, 32, "Shopify"),
+    _key("square-token", "sq0atp- sq0csp- sq0idp-", _B64, 22, 43, "Square"),
+    _key("square-token", "EAAA", _B64, 60, 60, "Square: access tokens"),
+    _key("facebook-token", "EAA", _WORD, 100, 300, "Facebook"),
+    _key("atlassian-token", "ATATT3 ATCTT3 ATBB", "=" + _B64, 28, 250, "Atlassian"),
+    _key("airtable-token", "pat", _WORD, 14, 14, "Airtable", tail=r"\.[0-9a-f]{64}"),
+    _key("tailscale-key", "tskey-", _WORD + "-", 20, 80, "Tailscale"),
+    _key("flyio-token", "fo1_ fm1_ fm1r_ fm1a_ fm2_", _WORD + "+/_=-", 40, 1000, "Fly.io"),
+    _key("render-key", "rnd_", _WORD, 28, 40, "Render"),
+    _key("buildkite-token", "bkua_", _HEX, 40, 40, "Buildkite"),
+    _key("sourcegraph-token", "sgp_", _HEX + "_", 40, 60, "Sourcegraph"),
+    _key("prefect-key", "pnu_ pnb_", _WORD, 36, 36, "Prefect"),
+    _key("dropbox-token", "sl.", _B64, 100, 2000, "Dropbox"),
+    _key("artifactory-key", "AKCp", _WORD, 60, 80, "Artifactory"),
+    _key("onepassword-token", "ops_eyJ", _B64, 100, 2000, "1Password"),
+    _key(
+        "mapbox-token",
+        "sk.eyJ",
+        _B64,
+        40,
+        200,
+        "Mapbox: secret tokens",
+        tail=r"\.[A-Za-z0-9_-]{20,30}",
+    ),
+    _key("age-key", "AGE-SECRET-KEY-1", "A-Z0-9", 58, 58, "age"),
+    _key("alibaba-key-id", "LTAI", _WORD, 16, 26, "Alibaba Cloud: id of an access key"),
+    _key("tencent-key-id", "AKID", _WORD, 32, 32, "Tencent Cloud: id of an access key"),
+    _key("datasette-token", "dstok_", "." + _B64, 20, 1000, "Datasette: API tokens"),
+    Rule(
+        "jwt",
+        rf"{_LEFT_STRICT}eyJ[{_B64}]{{10,2000}}(?:\.eyJ[{_B64}]{{8,8000}}(?:\.[{_B64}]{{20,2000}}|\.?(?:…|\Z))"
+        rf"|\.{{1,2}}[{_B64}]{{0,2000}}(?:\.[{_B64}]{{10,8000}}){{2,3}}|[{_B64}.]{{0,200}}(?=…))",
+        ("eyJ",),
+        check=_real,
+        description="JSON Web Tokens, signed or encrypted",
+    ),
+]
+
+# --- Secrets known by their context --------------------------------------------------------------
+
+_NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+#: Names that end like that of a secret and are none.
+_HARMLESS_NAME = re.compile(
+    r"public|(?:^|[_.-]|\b)(?:max|min|num|n|total|next|prev|previous|page|pagination|continuation|cursor"
+    r"|sync|resume|pad|eos|bos|unk|sep|cls|mask|special|start|stop|primary|foreign|cache|sort|partition"
+    r"|group|index|row|map|dict|object|hot|short|arrow|registry|unique|composite|idempotency|dedupe"
+    r"|i18n|translation|lang|message|msg|label|query|search|json|hash|storage|s3|bucket|file"
+    r"|blob|header|config|setting|settings|react|list|item|data|meta|event|metric|tag|host|known"
+    r"|color|theme|design|style|css|parent|child|first|last|other|this|the|a|enter|tab|esc|escape)"
+    r"[_.-]?(?:token|key|keys|secret|pass|pwd)$"
+    r"|(?:next|page|cursor|continuation|sync|cache|primary|foreign|sort|partition|idempotency)[_-]?"
+    r"(?:page)?[_-]?(?:token|key)$",
+    re.IGNORECASE,
+)
+#: What may stand before "_key" or "-key" in the name of a secret; in upper case anything else may.
+_KEY_NAME = re.compile(
+    r"(?:api|access|secret|private|encrypt|encryption|crypt|sign|signing|signature|master|auth|app"
+    r"|application|service|account|subscription|licen[cs]e|deploy|session|jwt|hmac|aes|webhook"
+    r"|admin|write|ingest|ssh|server|cookie|token|shared|decryption|client|root|rails_master"
+    r"|function|functions|openai|anthropic|gemini|google|azure|aws|stripe|mistral|cohere|groq|deepseek"
+    r"|tavily|serpapi|openrouter|huggingface|replicate)s?[_.-]?key$",
+    re.IGNORECASE,
+)
+_COMMON = re.compile(
+    r"(?:my|new|old|your|the|db|test|super|some|a|default|current|wrong|bad|good|correct|valid|invalid"
+    r"|user|admin|root|app|local|dev|prod)*[ _.-]?"
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|p[@a]ss?w[o0]rd|secrets?|tokens?|keys?|credentials?|test(?:ing)?"
+    r"|admin|root|user(?:name)?|postgres(?:ql)?|mysql|guest|foo|bar|baz|foobar|qwerty|letmein|hello|hunter"
+    r"|abc|asdf|string|text|str|bytes|int|bool|boolean|number|object|any|unknown|never|null|none|nil|void"
+    r"|undefined|true|false|yes|no|on|off|required|optional|empty|blank|hidden|masked|disabled|enabled"
+    r"|default|value|values|input|field|type|auto|manual|basic|bearer|oauth2?|sha\d+|md5|base64|utf-?8"
+    r"|hmac|env|file|vault|keyring|keychain|prompt|n/?a|minio(?:admin)?|rabbitmq|redis|change|set|unset)"
+    r"[ _.-]?(?:\d{0,6}|abc|hash|here)[!@#$.]{0,2}",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(
+    r"\$|%\w*%$|%[sdr(]|\{\{|\{[\w.]*\}|@\w+@$|#\{|\(|\[|process\.env|os\.|env\.|environ|getenv"
+    r"|settings\.|config\.|self\.|this\.|secrets\.|vars\.|var\.|args\.|options\.|props\.|request\."
+    r"|data\.|body\.|!vault|!ref|!sub|!secret|arn:|vault:|op://|projects/|ssm:|file:|env:|ref\+",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"(?:~|\.{1,2})?/(?:[\w.@-]+/)+|[A-Za-z]:[\\/]|https?:|\w+\.(?:py|js|ts|json|txt|ya?ml|env|pem|key|go|rs|md)$"
+)
+_CODE = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?$")
+_REGEX = re.compile(r"\\[dwsbSDW]|\[\^|\[a-z|\[A-Z|\[0-9|\(\?|\.\*|\.\+|\{\d+,")
+
+
+def _no_secret(value: str) -> bool:
+    """What no value of a secret looks like, whatever it is called."""
+    return (
+        made_up(value)
+        or bool(_VARIABLE.match(value))
+        or bool(_COMMON.fullmatch(value))
+        or bool(_PATH.match(value))
+        or bool(_REGEX.search(value))
+        or "${" in value
+        or "{{" in value
+        or "://" in value
+    )
+
+
+def _plausible_password(value: str) -> bool:
+    """Whether a person or a machine may have chosen this as a password: a digit or a sign among
+    letters. Words alone are too common in code to be told from labels."""
+    letters = sum(map(str.isalpha, value))
+    digits = sum(map(str.isdigit, value))
+    signs = sum(not c.isalnum() and c not in "-_. /" for c in value)
+    if not 6 <= len(value) <= 256 or any(map(str.isspace, value)):
+        return False
+    if letters >= 2 and digits:
+        return len(value) >= 8 or signs > 0
+    if letters >= 4 and signs and value[-1:] not in ":?":
+        return len(value) >= 8
+    return looks_random(value)
+
+
+def _name_before(text: str, start: int) -> str:
+    """The part of a name that stands left of ``start``."""
+    left = text[max(0, start - 64) : start]
+    name = left[len(left.rstrip(_NAME_CHARACTERS)) :]
+    before = left[: len(left) - len(name)]
+    if before.endswith("\\") and name[:1] in ("n", "r", "t"):
+        name = name[1:]
+    elif before.endswith("\\") and name[:1] == "u" and len(name) > 5:
+        name = name[5:]
+    elif before.endswith("%") and len(name) > 2:
+        name = name[2:]
+    return name
+
+
+def _is_assigned(match: re.Match[str]) -> bool:
+    """The check of the rule for names: is the name that of a secret, and the value one?"""
+    text, start = match.string, match.start("word")
+    before = _name_before(text, start)
+    word = match.group("word").lower().replace("-", "_")
+    name = (before + match.group("word")).lstrip("-.")
+    rest = match.group("rest")
+    option = before.startswith("-")
+    if match.group("blank") is not None and not (option and before.startswith("--")):
+        return False
+    value = match.group("value")
+    quoted = bool(match.group("quote"))
+    # SHOUTED, with a value right behind: .env files, shells, docker
+    shouted = name.replace(".", "_").isupper() and (
+        "_" in name
+        or len(name) > 5
+        or text[max(0, start - 8) : start].endswith(("export ", "-e ", "env:"))
+    )
+    assigned = quoted or shouted
+    if shouted and not quoted and match.group("space") and ":" not in match.group("operator"):
+        # NAME = value: a constant in code rather than a setting
+        assigned = shouted = False
+    if word == "pass" and not (
+        before[-1:] in "_.-"
+        or (before and before[-1:].islower() and match.group("word")[0] == "P")
+        or option
+    ):
+        return False
+    if (
+        word in ("pass", "pwd")
+        and name.lower() in ("oldpwd", "bypass", "compass", "pwd")
+        and not quoted
+    ):
+        return False
+    if _HARMLESS_NAME.search(name):
+        return False
+    if (
+        rest
+        and not shouted
+        and rest[0].islower()
+        and not word.endswith("key")
+        and rest.lower() not in ("key",)
+    ):
+        return False
+    if _no_secret(value):
+        return False
+    is_key = word.endswith("key") and word not in ("secret_key", "secretkey")
+    if is_key and not _KEY_NAME.search(name) and not (shouted and assigned):
+        return False
+    if word in ("token", "auth") or is_key:
+        # many of these are ids and words: only what a machine has drawn
+        if _UUID.fullmatch(value):
+            return is_key or shouted
+        if quoted or shouted or option:
+            return looks_random(value) or (
+                len(value) >= 20 and _plausible_password(value) and looks_random(value, 12)
+            )
+        return looks_random(value, 20) and not _CODE.fullmatch(value)
+    if word in ("secret", "secret_key", "secretkey", "credential", "credentials"):
+        if _UUID.fullmatch(value):
+            return True
+        if looks_random(value, 12) and (assigned or option or not _CODE.fullmatch(value)):
+            return True
+        return (
+            assigned
+            and len(value) >= 10
+            and _plausible_password(value)
+            and not _CODE.fullmatch(value)
+        )
+    if assigned or option:
+        if _plausible_password(value):
+            return not (quoted and not shouted and _looks_like_words(value))
+        if shouted and 8 <= len(value) <= 256 and value.isalpha():
+            return True
+        return (
+            shouted
+            and quoted
+            and 12 <= len(value) <= 256
+            and any(map(str.isdigit, value))
+            and value.count(" ") < 8
+        )
+    if not _plausible_password(value):
+        return False
+    if not _CODE.fullmatch(value):
+        return True
+    return looks_random(value, 12) or _alone_on_line(match)
+
+
+def _looks_like_words(value: str) -> bool:
+    """``step-2`` or ``Password1:``: words joined by signs, with a number at most at the end."""
+    return (
+        bool(re.fullmatch(r"[A-Za-z]{3,}(?:[ _.:-][A-Za-z]{2,})*[ _.:-]?\d{0,2}[.:?*]{0,2}", value))
+        and not (looks_random(value, 8))
+        and not re.fullmatch(r"[A-Za-z]+\d{2,}", value)
+    )
+
+
+def _alone_on_line(match: re.Match[str]) -> bool:
+    """``password: hunter42`` as a line of its own, as in YAML; ``password = other1`` is code."""
+    text = match.string
+    start = match.start() - len(_name_before(text, match.start("word")))
+    line = text[max(0, start - 40) : start]
+    before = re.split(r"[\r\n→]|\\n", line)[-1]
+    after = text[match.end() : match.end() + 2]
+    return (
+        not before.strip(" \t-0123456789|+")
+        and (not after or after[0] in "\r\n" or after == "\\n")
+        and not (match.group("space") and ":" not in match.group("operator"))
+    )
+
+
+#: A value without quotes ends at white space and quotes, and at punctuation that ends a word.
+_BARE = (
+    r"(?:[^\s\"'`\\<>,;&|(){}\[\]…]"
+    r"|[,;&|(){}\[\]](?=[^\s\"'`\\<>,;&|(){}\[\]…])(?!\w{1,40}\\{0,8}[\"']?[=:])"
+    r"|\\(?![nrtu\"'\\/]))"
+)
+_KEY_WORDS = (
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "pass",
+    "secret",
+    "token",
+    "credential",
+    "apikey",
+    "api_key",
+    "api-key",
+    "_key",
+    "-key",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+    "masterkey",
+    "authkey",
+    "signingkey",
+    "encryptionkey",
+    "accountkey",
+    "subscriptionkey",
+    "_auth",
+)
+_ASSIGNMENT = (
+    r"(?P<word>password|passwd|passphrase|pwd|pass|secret[_-]?key|secret|token|credentials?|api[_-]?key"
+    r"|(?:access|private|master|auth|signing|encryption|account|subscription)key|[_-]key|_auth)"
+    r"(?P<rest>[_-]?(?:base|value|val|prod(?:uction)?|dev(?:elopment)?|staging|live|test|main|primary"
+    r"|secondary|current|old|new|raw|plain|string|str|b64|base64|key|v?\d{1,3}|[A-Z]{1,12})?)"
+    # the end of a quoted name: "name", \"name\", ["name"]
+    r"\\{0,16}[\"'`]?\]?"
+    r"(?P<space>[ \t]{0,8})"
+    r"(?:(?P<operator>:[ ]?[A-Za-z][\w\[\]|. ]{0,30}?[ ]?=(?!=)|:=|=>|=(?![=~>])|:(?!:)|%3[dD])"
+    r"|(?P<blank>(?<=[ \t])))"
+    r"[ \t]{0,8}(?:[bruf](?=[\"']))?"
+    r"(?P<quote>\\{0,16}[\"'`])?"
+    rf"(?P<value>(?(quote)[^\r\n…]{{3,1024}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,1024}}(?<![.,;]))"
+    r")"
+)
+
+
+def _is_header(match: re.Match[str]) -> bool:
+    value = match.group("value")
+    if _no_secret(value):
+        return False
+    return looks_random(value) or (
+        len(value) >= 12
+        and _plausible_password(value)
+        and not _looks_like_words(value)
+        and not _CODE.fullmatch(value)
+    )
+
+
+def _is_basic(match: re.Match[str]) -> bool:
+    """Whether the credentials of a Basic header are base64 of user:password."""
+    value = match.group("value").rstrip("=")
+    try:
+        text = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return False
+    user, separator, password = text.partition(":")
+    return bool(separator) and text.isprintable() and not _weak(password or user)
+
+
+def _weak(password: str) -> bool:
+    """Not worth hiding: a variable, an example, or what everybody has on their own machine."""
+    return (
+        len(password) < 3
+        or _no_secret(password)
+        or password.startswith(("<", "[", "{", "*", "…", ":"))
+        or set(password) <= set("*.x-_")
+    )
+
+
+def _is_url_password(match: re.Match[str]) -> bool:
+    value = match.group("value")
+    user = match.group("user")
+    return not (
+        _weak(value)
+        or value.lower() == user.lower()
+        or made_up(user)
+        or any(c in user for c in "{}$[]()^%*+|")
+        or any(c in value for c in "{}[]()|^,; ")
+    )
+
+
+def _is_url_token(match: re.Match[str]) -> bool:
+    return looks_random(match.group("value"), 20)
+
+
+def _is_cookie(match: re.Match[str]) -> bool:
+    for pair in match.group("value")[:4096].split(";"):
+        name, separator, value = pair.strip().partition("=")
+        if separator and name and " " not in name and looks_random(value.strip("\"'"), 16):
+            return True
+    return False
+
+
+def _after(*commands: str) -> Callable[[re.Match[str]], bool]:
+    """A check for options of commands: one of them stands before, in the same line."""
+
+    def check(match: re.Match[str]) -> bool:
+        start = match.start()
+        line = re.split(r"[\r\n]|\\n", match.string[max(0, start - 400) : start])[-1]
+        return any(command in line for command in commands) and not _weak(match.group("value"))
+
+    return check
+
+
+def _is_spoken(match: re.Match[str]) -> bool:
+    """The check of the rule for prose: only what a machine has drawn, and no hash or id."""
+    value = match.group("value").rstrip(".!?:)*`")
+    if re.fullmatch(r"[0-9a-f-]+|[0-9A-F-]+|\d+", value) or _no_secret(value):
+        return False
+    if re.match(
+        r"(?:toolu|call|msg|req|resp|rs|fc|run|session|sess|chatcmpl|thread|asst|gAAAA|sha\d+)[_:-]",
+        value,
+    ):
+        return False
+    mixed = (
+        any(map(str.isdigit, value))
+        and any(map(str.isupper, value))
+        and any(map(str.islower, value))
+    )
+    return mixed and looks_random(value, 12) and "/" not in value[:2] and value.count(".") < 2
+
+
+_NL = r"(?:\\{1,8}[rn]|[\r\n])"
+_PEM_LINE = (
+    # the line break, and what tools put before a line: its number, a quote mark, the sign of a diff
+    rf"{_NL}{{1,4}}[ \t]{{0,40}}(?:\d{{1,7}}[ \t]{{0,2}}[→|:\t])?[ \t>|+*#-]{{0,8}}[\"']?"
+)
+_PEM = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    rf"(?:{_PEM_LINE}[A-Z][A-Za-z-]{{2,20}}: [^\r\n\\]{{0,200}}){{0,6}}"
+    rf"(?:{_PEM_LINE}|[ \t]{{0,4}})(?P<first>[A-Za-z0-9+/=]{{16,5000}})"
+    rf"(?:(?:{_PEM_LINE}|[\"']?\s?\+?\s?[\"']|[ \t](?=[A-Za-z0-9+/=]{{1,80}}(?:[ \t]|-----END)))"
+    r"[A-Za-z0-9+/=]{1,5000}(?![A-Za-z0-9+/=])(?=[ \t]{0,40}(?:[\r\n\\\"'…]|-|\Z)|[ ][A-Za-z0-9+/=]{1,80}[ -])){0,1000}"
+    rf"(?:(?:{_PEM_LINE}|\s|[\"']?\s?\+?\s?[\"']){{0,3}}-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+
+_CONTEXTS = [
+    Rule(
+        "private-key",
+        _PEM,
+        ("-----BEGIN ",),
+        check=lambda match: not made_up(match.group("first")),
+        description="Private keys (PEM, OpenSSH, PGP), with real or escaped line breaks, also cut off",
+    ),
+    Rule(
+        "private-key",
+        r"PuTTY-User-Key-File-\d:[\s\S]{0,600}?Private-Lines: \d{1,4}(?P<value>(?:\r?\n[A-Za-z0-9+/=]{1,80}){1,200})",
+        ("PuTTY-User-Key-File-",),
+        group="value",
+        description="Private keys of PuTTY",
+    ),
+    Rule(
+        "url-password",
+        r"://(?P<user>[^\s:/@\"'<>\\?#`]{0,64}):(?P<value>[^\s/\"'<>\\`]{3,200})@(?=[A-Za-z0-9.\[_-])",
+        ("://",),
+        group="value",
+        check=_is_url_password,
+        description="Passwords in URLs: connection strings, basic authentication",
+        by_context=True,
+    ),
+    Rule(
+        "url-password",
+        r"://(?P<value>[A-Za-z0-9_-]{20,255})@(?=[A-Za-z0-9.-])",
+        ("://",),
+        group="value",
+        check=_is_url_token,
+        description="Tokens in URLs",
+        by_context=True,
+    ),
+    Rule(
+        "authorization",
+        r"basic(?:[ ]|%20|\\u0020){1,4}(?P<value>[A-Za-z0-9+/]{8,1024}={0,2})",
+        ("basic ", "basic%20", "basic\\u0020"),
+        group="value",
+        check=_is_basic,
+        description="Basic credentials in headers",
+        ignore_case=True,
+        by_context=True,
+    ),
+    Rule(
+        "authorization",
+        rf"(?:bearer|token)(?:[ ]|%20|\\u0020){{1,4}}(?P<value>{_BARE}{{12,4096}}(?<![.,;:]))",
+        ("bearer ", "bearer%20", "bearer\\u0020", "token "),
+        group="value",
+        check=lambda match: (
+            _is_header(match)
+            and (
+                match.group()[0] in "bB"
+                or "uthorization" in match.string[max(0, match.start() - 30) : match.start()]
+            )
+        ),
+        description="Bearer and other tokens in headers",
+        ignore_case=True,
+        by_context=True,
+    ),
+    Rule(
+        "authorization",
+        r"authorization\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?:[A-Za-z0-9-]{3,20} )?"
+        rf"(?P<value>{_BARE}{{16,4096}}(?<![.,;:]))",
+        ("authorization",),
+        group="value",
+        check=_is_header,
+        description="Other values of the Authorization header",
+        ignore_case=True,
+        by_context=True,
+    ),
+    Rule(
+        "cookie",
+        r"(?:set-)?cookie\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?P<value>[^\r\n\"'\\]{8,8192})",
+        ("cookie",),
+        group="value",
+        check=_is_cookie,
+        description="Cookies in headers",
+        ignore_case=True,
+        by_context=True,
+    ),
+    Rule(
+        "password",
+        r"-u[ =]?\\{0,8}[\"']?[^\s:'\"\\]{1,64}:(?P<value>[^\s'\"\\]{3,200})",
+        ("-u",),
+        group="value",
+        check=_after("curl", "wget", "http"),
+        description="curl -u user:password",
+        by_context=True,
+    ),
+    Rule(
+        "password",
+        r"--user[ =]\\{0,8}[\"']?[^\s:'\"\\]{1,64}:(?P<value>[^\s'\"\\]{3,200})",
+        ("--user",),
+        group="value",
+        check=_after("curl", "wget", "http"),
+        description="curl --user user:password",
+        by_context=True,
+    ),
+    Rule(
+        "password",
+        r"(?<=\s)-p\\{0,8}[\"']?(?P<value>[^\s'\"\\]{4,200})",
+        ("-p",),
+        group="value",
+        check=_after("mysql", "mariadb"),
+        description="mysql -ppassword",
+        by_context=True,
+    ),
+    Rule(
+        "password",
+        r"(?<=\s)-[pa][ ]\\{0,8}[\"']?(?P<value>[^\s'\"\\]{4,200})",
+        ("-p ", "-a "),
+        group="value",
+        check=_after("sshpass", "docker login", "redis-cli", "podman login", "helm registry login"),
+        description="-p or -a of sshpass, docker login, redis-cli",
+        by_context=True,
+    ),
+    Rule(
+        "password",
+        r"login(?:\s|\\n){1,8}[^\s\\]{1,100}(?:\s|\\n){1,8}password(?:\s|\\n){1,8}(?P<value>[^\s\\\"]{3,200})",
+        ("login",),
+        group="value",
+        check=lambda match: not _weak(match.group("value")),
+        description=".netrc",
+        by_context=True,
+    ),
+    Rule(
+        "named-secret",
+        _ASSIGNMENT,
+        _KEY_WORDS,
+        group="value",
+        check=_is_assigned,
+        description="What a name such as DB_PASSWORD, api_key or clientSecret is set to",
+        ignore_case=True,
+        by_context=True,
+    ),
+    Rule(
+        "named-secret",
+        r"\b(?:password|passphrase|passcode|api[ _-]?key|key|token|secret|credentials?)\b[*`\"']{0,3}"
+        r"(?:,? (?:is|was|will be|to|be|now|that|you|i|we|pasted|gave|sent|shared|used|use|uses|here|below|above"
+        r"|in|the|chat|for|it|it's|this|one|set|new|old)\b|[:=,]){1,8}\s{1,3}[*`\"'(]{0,4}"
+        r"(?P<value>[^\s,;\"'`<>\\()]{12,128}(?<![.:!?*]))",
+        ("password", "passphrase", "passcode", "key", "token", "secret", "credential"),
+        group="value",
+        check=_is_spoken,
+        description='What prose calls a key or a password ("the key you pasted, ..., is")',
+        ignore_case=True,
+        by_context=True,
+    ),
+]
+
+#: All built-in rules. Of two that find the same text, the first names its kind.
+RULES: tuple[Rule, ...] = (*_FORMS, *_CONTEXTS)
+
+
+# --- The finder ----------------------------------------------------------------------------------
+
+
+class _Plan:
+    """The rules, sorted by their literals: what to look for, and what to try there."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.exact: dict[str, list[tuple[int, Rule]]] = {}
+        self.folded: dict[str, list[tuple[int, Rule]]] = {}
+        self.anywhere: list[tuple[int, Rule]] = []
+        for rank, rule in enumerate(rules):
+            if not rule.literals or rule.reach is None:
+                self.anywhere.append((rank, rule))
+                continue
+            where = self.folded if rule.ignore_case else self.exact
+            for literal in dict.fromkeys(rule.literals):
+                where.setdefault(literal, []).append((rank, rule))
+
+
+_plans: dict[int, tuple[Sequence[Rule], _Plan]] = {}
+
+
+def _plan(rules: Sequence[Rule]) -> _Plan:
+    known = _plans.get(id(rules))
+    if known is not None and known[0] is rules and isinstance(rules, tuple):
+        return known[1]
+    plan = _Plan(rules)
+    if isinstance(rules, tuple):
+        if len(_plans) > 16:
+            _plans.clear()
+        _plans[id(rules)] = (rules, plan)
+    return plan
+
+
+_UPPER = re.compile("[A-Z]+")
+
+
+def _folded(text: str) -> str:
+    """``text`` in lower case, with every character at its old place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return _UPPER.sub(lambda match: match.group().lower(), text)
+
+
+def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
+    """(start, end, rank, kind) of every match, in no order."""
+    folded = ""
+    for table in (plan.exact, plan.folded):
+        haystack = text
+        if table is plan.folded:
+            haystack = folded = _folded(text)
+        for literal, rules in table.items():
+            place = haystack.find(literal)
+            if place < 0:
+                continue
+            done = [0] * len(rules)
+            while place >= 0:
+                for index, (rank, rule) in enumerate(rules):
+                    if place < done[index]:
+                        continue
+                    begin = max(0, place - (rule.reach or 0))
+                    match = rule.regex.match(text, begin)
+                    if match is None or (rule.check is not None and not rule.check(match)):
+                        continue
+                    start, end = match.span(rule.group)
+                    if start < end:
+                        # what was matched needs no second look: this keeps the time linear
+                        done[index] = max(end, place + 1)
+                        yield start, end, rank, rule.kind
+                place = haystack.find(literal, place + 1)
+    for rank, rule in plan.anywhere:
+        if rule.literals:
+            haystack = (folded or _folded(text)) if rule.ignore_case else text
+            if not any(literal in haystack for literal in rule.literals):
+                continue
+        for match in rule.regex.finditer(text):
+            if rule.check is None or rule.check(match):
+                start, end = match.span(rule.group)
+                if 0 <= start < end:
+                    yield start, end, rank, rule.kind
+
+
+def find(text: str, rules: Sequence[Rule] = RULES) -> list[Finding]:
+    """The secrets in ``text``, in order and without overlaps. Of two rules that find overlapping
+    parts, the longer part names the kind, then the earlier rule; the finding covers both parts."""
+    found: list[list[Any]] = []
+    for start, end, rank, kind in sorted(_candidates(text, _plan(rules))):
+        if found and start < found[-1][1]:
+            last = found[-1]
+            if (start - end, rank) < (last[4] - last[5], last[2]):
+                last[2:] = [rank, kind, start, end]
+            last[1] = max(last[1], end)
+        else:
+            found.append([start, end, rank, kind, start, end])
+    return [Finding(kind, start, end, text[start:end]) for start, end, _, kind, _, _ in found]
+
+
+def canonical(value: str) -> str:
+    """A secret as it is, whatever stood around it: without the escapes of JSON. The same private key
+    from a file and from a JSON record gives the same text."""
+    if "\\" not in value:
+        return value
+    while "\\\\" in value:
+        value = value.replace("\\\\", "\\")
+    for escape, character in (
+        ("\\r\\n", "\n"),
+        ("\\n", "\n"),
+        ("\\r", "\n"),
+        ('\\"', '"'),
+        ("\\/", "/"),
+    ):
+        value = value.replace(escape, character)
+    return value
+
+
+# --- Rules of the user's own ---------------------------------------------------------------------
+
+_FIELDS = {"kind", "pattern", "literals", "group", "ignore_case", "description"}
+#: A pattern may take this long, in seconds, for any 8,000 characters. A linear one takes less than a
+#: thousandth; one whose time grows with the square of the length takes a tenth and more.
+_SLOW = 0.05
+
+_PROBE = """
+import json, re, sys, time
+for number, (pattern, flags, texts) in enumerate(json.load(sys.stdin)):
+    print(number, flush=True)
+    regex = re.compile(pattern, flags)
+    for text in texts:
+        best = 9.0
+        for attempt in range(3):
+            start = time.process_time()
+            for match in regex.finditer(text):
+                pass
+            best = min(best, time.process_time() - start)
+            if best < SLOW:
+                break
+        else:
+            sys.exit(3)
+"""
+
+
+def load_rules(path: str | Path) -> list[Rule]:
+    """The rules in a YAML or JSON file: a list of mappings, alone or below ``rules``, each with
+    ``kind`` and ``pattern`` and, if wanted, ``literals``, ``group``, ``ignore_case`` and
+    ``description``. Raises :class:`RuleError`, also for a pattern that takes too long on some text.
+    """
+    import yaml  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        loaded = yaml.safe_load(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise RuleError(f"{path} can't be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise RuleError(f"{path} is not UTF-8 text") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not understood"
+        raise RuleError(f"{path} is not YAML or JSON{where}: {problem}") from None
+    if isinstance(loaded, dict) and set(loaded) == {"rules"}:
+        loaded = loaded["rules"]
+    if not isinstance(loaded, list) or not loaded:
+        raise RuleError(f"{path} should hold a list of rules, each with kind and pattern")
+    rules = [_load_rule(f"{path}, rule {number}", item) for number, item in enumerate(loaded, 1)]
+    slow = _slow_rule(rules)
+    if slow is not None:
+        raise RuleError(
+            f"{path}, rule {slow + 1} ({rules[slow].kind}): the pattern takes too long on some texts; "
+            "bound its repetitions ({1,100} instead of + and *) and don't nest them"
+        )
+    return rules
+
+
+def _load_rule(where: str, item: Any) -> Rule:
+    if not isinstance(item, dict):
+        raise RuleError(f"{where} should be a mapping with kind and pattern")
+    unknown = sorted(str(key) for key in set(item) - _FIELDS)
+    if unknown:
+        raise RuleError(
+            f"{where}: unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}"
+        )
+    for name in ("kind", "pattern"):
+        if not isinstance(item.get(name), str) or not item[name]:
+            raise RuleError(f"{where}: {name} is missing, or not text")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", item["kind"]):
+        raise RuleError(f"{where}: kind {item['kind']!r} should be of a-z, 0-9 and - only")
+    literals = item.get("literals", ())
+    literals = (literals,) if isinstance(literals, str) else literals
+    if not isinstance(literals, list | tuple) or not all(
+        isinstance(x, str) and x for x in literals
+    ):
+        raise RuleError(f"{where}: literals should be a list of texts")
+    ignore_case = item.get("ignore_case", False)
+    if not isinstance(ignore_case, bool):
+        raise RuleError(f"{where}: ignore_case should be true or false")
+    group = item.get("group", 0)
+    if isinstance(group, bool) or not isinstance(group, int | str):
+        raise RuleError(f"{where}: group should be a number or a name")
+    try:
+        rule = Rule(
+            item["kind"],
+            item["pattern"],
+            tuple(x.lower() for x in literals) if ignore_case else tuple(literals),
+            group,
+            check=_not_replaced,
+            description=str(item.get("description", "")),
+            ignore_case=ignore_case,
+            reach=None,
+        )
+    except (re.error, OverflowError, RecursionError) as error:
+        raise RuleError(f"{where}: the pattern is not a regular expression: {error}") from None
+    if group != 0 and group not in (
+        *range(1, rule.regex.groups + 1),
+        *rule.regex.groupindex,
+    ):
+        raise RuleError(f"{where}: the pattern has no group {group!r}")
+    if rule.regex.fullmatch("") or rule.regex.match(""):
+        raise RuleError(f"{where}: the pattern also matches nothing at all")
+    return rule
+
+
+def _not_replaced(match: re.Match[str]) -> bool:
+    """Whether a match is not what a publication has put in place of a secret."""
+    return "[secret:" not in match.group()
+
+
+def _slow_rule(rules: Sequence[Rule], longest: float = 5.0) -> int | None:
+    """The number of a rule whose pattern is slow on one of a few texts that tell; ``None`` where all
+    are quick. They run in a process of their own, which can be stopped."""
+    size = 8000
+    jobs = []
+    for rule in rules:
+        words = [*rule.literals, *re.findall(r"[A-Za-z0-9_.:/@-]{1,40}", rule.pattern)][:12]
+        units = {"a", "0", " ", "a ", "aA0", "-", "/", "=", "\\", '"', "\n", ":", "é"}
+        units |= {*words, "".join(words), *(word + "a" for word in words)}
+        texts = [(unit * (size // len(unit) + 1))[:size] + "!" for unit in sorted(units)]
+        texts += [
+            word + (unit * size)[:size] + "!" for word in words for unit in ("a", "0", " ", "aA0")
+        ]
+        jobs.append((rule.regex.pattern, rule.regex.flags, texts))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _PROBE.replace("SLOW", str(_SLOW))],
+            input=json.dumps(jobs),
+            capture_output=True,
+            text=True,
+            timeout=longest * max(1, len(rules) / 10) + 5,
+        )
+    except subprocess.TimeoutExpired as stopped:
+        output = stopped.stdout or b""
+        text = output.decode() if isinstance(output, bytes) else output
+        return int(text.split()[-1]) if text.split() else 0
+    return int(done.stdout.split()[-1]) if done.returncode == 3 else None
