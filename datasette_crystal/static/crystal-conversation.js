@@ -192,7 +192,7 @@ const actions = {
 };
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+  if (event.target.closest?.("input:not([type=radio]), textarea, select, [contenteditable]")) return;
   if (document.querySelector("dialog[open]") && event.key !== "?") return;
   const action = Object.hasOwn(actions, event.key) ? actions[event.key] : null;
   if (action) {
