@@ -133,6 +133,12 @@ def is_placeholder(value: str) -> bool:
     return rest != value and sum(char.isalnum() for char in rest) < 6
 
 
+def users_in(path: str) -> list[str]:
+    """The names whose home directory a path lies in; also in Claude's names of folders."""
+    names = [match[4] + (match[5] or "") for match in _HOME.finditer(path)]
+    return names + [match[2] for match in _SLUG.finditer(path)]
+
+
 def distinctive(value: str) -> bool:
     """Whether a secret can be told from an ordinary word wherever it stands: then it is replaced
     there too, without the ``password=`` that gave it away."""
@@ -177,7 +183,7 @@ class Redactor:
         self._secrets: dict[str, str] = {}  # value, as learned: placeholder
         self._needles: dict[str, str] = {}  # every spelling of a secret: placeholder
         self._edges: dict[str, tuple[str, str]] = {}  # beginning or end of a secret: value, side
-        self._learned = 0
+        self.learned = 0
         self._pattern: re.Pattern[str] | None = None
         self._pattern_of = 0
         self._first_words: frozenset[str] = frozenset()
@@ -217,7 +223,7 @@ class Redactor:
             return name
         if key not in self._users:
             self._users[key] = f"user-{len(self._users) + 1}"
-            self._learned += 1
+            self.learned += 1
         self._seen[key] += 1
         if (trusted and len(key) >= 3) or (len(key) >= 4 and self._seen[key] >= 3):
             self._stand_alone(key, "user-name", self._users[key])
@@ -231,7 +237,7 @@ class Redactor:
         short = key.removesuffix(".local").removesuffix(".lan").removesuffix(".home")
         if short not in self._hosts:
             self._hosts[short] = f"host-{len(self._hosts) + 1}"
-            self._learned += 1
+            self.learned += 1
         if trusted and len(short) >= 4:
             for spelling in (short, key):
                 self._stand_alone(spelling, "host-name", self._hosts[short])
@@ -247,7 +253,7 @@ class Redactor:
         ):
             return
         self._alone[key] = kind, placeholder
-        self._learned += 1
+        self.learned += 1
 
     def fingerprint(self, value: str) -> str:
         """Twelve digits that are the same for equal secrets under one key. Spellings of one value,
@@ -257,14 +263,15 @@ class Redactor:
         digest = hmac.new(self._key, plain.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"{int.from_bytes(digest.digest()[:8], 'big') % 10**12:012d}"
 
-    def _secret(self, value: str, kind: str) -> str:
+    def learn(self, value: str, kind: str) -> str:
+        """The placeholder of a secret, which from now on is replaced wherever it stands."""
         placeholder = self._secrets.get(value)
         if placeholder is None:
             kind = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "secret"
             placeholder = f"[secret:{kind}:{self.fingerprint(value)}]"
             self._secrets[value] = placeholder
             if distinctive(value):
-                self._learned += 1
+                self.learned += 1
                 for spelling in _spellings(value):
                     self._needles.setdefault(spelling, placeholder)
                 for edge, side in _edges(value):
@@ -291,12 +298,12 @@ class Redactor:
     def redact(self, text: str, where: str = "") -> str:
         """A text without secrets and identities. Never raises; JSON stays valid JSON. What is
         redacted already does not change again."""
-        before = self._learned
+        before = self.learned
         text = self._redact(text, where, 0)
         for _ in range(8):  # a name may be learned after the place where it stands alone
-            if self._learned == before:
+            if self.learned == before:
                 break
-            before = self._learned
+            before = self.learned
             text = self.again(text, where)
         return text
 
@@ -304,12 +311,6 @@ class Redactor:
         """Only what is known by now, without looking for further secrets: for texts that went
         through :meth:`redact` before the last of them was known."""
         return self._redact(text, where, 0, search=False)
-
-    def note(self, text: str) -> None:
-        """Learns the secrets of a text that are only found in it, and nowhere written whole: two
-        pieces of a stream, joined."""
-        for finding in self._findings(text):
-            self._secret(finding.value, finding.kind)
 
     def _redact(self, text: str, where: str, depth: int, search: bool = True) -> str:
         if not text:
@@ -332,8 +333,8 @@ class Redactor:
     ) -> str:
         spans: list[tuple[int, int, str]] = []
         if search:
-            for finding in self._findings(text):
-                spans.append((finding.start, finding.end, self._secret(finding.value, finding.kind)))
+            for finding in self.findings(text):
+                spans.append((finding.start, finding.end, self.learn(finding.value, finding.kind)))
         spans += self._known(text, local)
         if spans:
             text = self._replace(text, spans, where)
@@ -342,7 +343,8 @@ class Redactor:
             text = self._encoded(text, where, depth)
         return self._identities(text, where)
 
-    def _findings(self, text: str) -> list[Finding]:
+    def findings(self, text: str) -> list[Finding]:
+        """The secrets in a text, placeholders left aside."""
         return [
             finding
             for finding in find(text, self.rules)
@@ -412,7 +414,7 @@ class Redactor:
         for piece in pieces:
             ends.append((at, piece))
             at += len(piece[1])
-        for finding in self._findings(joined):
+        for finding in self.findings(joined):
             touched = [
                 (offset, piece)
                 for offset, piece in ends
@@ -420,7 +422,7 @@ class Redactor:
             ]
             if len(touched) < 2:
                 continue
-            placeholder = self._secret(finding.value, finding.kind)
+            placeholder = self.learn(finding.value, finding.kind)
             for offset, piece in touched:
                 start = piece.start(1) + max(0, finding.start - offset)
                 end = piece.start(1) + min(len(piece[1]), finding.end - offset)
@@ -450,8 +452,8 @@ class Redactor:
     def _json(self, text: str, value: Any, where: str, depth: int, search: bool) -> str:
         local: list[tuple[str, str]] = []
         if search:
-            for finding in self._findings(text):
-                placeholder = self._secret(finding.value, finding.kind)
+            for finding in self.findings(text):
+                placeholder = self.learn(finding.value, finding.kind)
                 plain = finding.value
                 try:
                     plain = json.loads(f'"{finding.value}"')
@@ -486,7 +488,7 @@ class Redactor:
         if changed == value and not (search and local and _outside_strings(value, local)):
             return text
         result = _json_like(text, changed)
-        if search and any(self._findings(result)):
+        if search and any(self.findings(result)):
             # a number, say: what is left is taken out of the text itself, if that stays JSON
             plain = self._plain(result, where, _DEEPEST, True)
             try:
@@ -500,7 +502,7 @@ class Redactor:
         def scalar(item: Any) -> Any:
             if isinstance(item, bool) or item is None or len(str(item)) < 6:
                 return item
-            return self._secret(str(item), "number") if not isinstance(item, str) else item
+            return self.learn(str(item), "number") if not isinstance(item, str) else item
 
         return scalar
 
@@ -508,12 +510,12 @@ class Redactor:
         """Secrets of a value that only its key tells."""
         found = []
         for before, after in ((f'"{key}": "', '"'), (f"{key}=", "")):
-            for finding in self._findings(before + item + after):
+            for finding in self.findings(before + item + after):
                 start = finding.start - len(before)
                 if start >= 0:
                     value = item[start : finding.end - len(before)]
                     if value:
-                        found.append((value, self._secret(value, finding.kind)))
+                        found.append((value, self.learn(value, finding.kind)))
         return found
 
     def _joined(self, items: list[Any], where: str) -> list[Any]:
@@ -521,12 +523,12 @@ class Redactor:
         if not all(isinstance(item, str) for item in items) or len(items) > 10_000:
             return items
         joined = "".join(items)
-        whole = {finding.value for item in items for finding in self._findings(item)}
+        whole = {finding.value for item in items for finding in self.findings(item)}
         result = list(items)
-        for finding in reversed(self._findings(joined)):
+        for finding in reversed(self.findings(joined)):
             if finding.value in whole:
                 continue
-            placeholder = self._secret(finding.value, finding.kind)
+            placeholder = self.learn(finding.value, finding.kind)
             at = 0
             for index, item in enumerate(items):
                 start, end = max(finding.start - at, 0), min(finding.end - at, len(item))
@@ -618,7 +620,7 @@ class Redactor:
                 key = address.lower()
                 if key not in self._emails:
                     self._emails[key] = f"email-{len(self._emails) + 1}@redacted.invalid"
-                    self._learned += 1
+                    self.learned += 1
                 new, kind = self._emails[key], "email"
                 if sign != "@":
                     new = new.replace("@", sign)

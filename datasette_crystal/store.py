@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from sys import intern
 from typing import Any
 
+import orjson
 from sqlite_utils import Database
 
 from . import search, usage
@@ -59,6 +60,16 @@ def is_crystal(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("pragma application_id").fetchone()[0] == APPLICATION_ID)
 
 
+def is_publication(connection: sqlite3.Connection) -> bool:
+    """Whether a crystal database was written by ``datasette crystal publish``."""
+    return any(
+        orjson.loads(options).get("published")
+        for (options,) in connection.execute(
+            "select options from import_runs where machine = 'published'"
+        )
+    )
+
+
 def open_readonly(path: str | Path) -> sqlite3.Connection:
     """Opens an existing crystal database without ever writing to it. Raises :class:`StoreError`."""
     path = Path(path)
@@ -94,7 +105,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> bool:
 def open_for_writing(path: str | Path) -> sqlite3.Connection:
     """Opens or creates a crystal database and brings its schema up to date. A new file is readable
     by its owner only. Raises :class:`StoreError` where the file is no crystal database, was written
-    by a newer version, or cannot be written."""
+    by a newer version, is a publication, or cannot be written."""
     path = Path(path)
     if not path.parent.is_dir():
         raise StoreError(f"the directory {path.parent} does not exist")
@@ -106,6 +117,11 @@ def open_for_writing(path: str | Path) -> sqlite3.Connection:
         raise StoreError(f"{path} cannot be written: {error}") from error
     try:
         exists = _check(connection, path)
+        if exists and is_publication(connection):
+            raise StoreError(
+                f"{path} was published to be shown to others, and was left alone: an import would "
+                "bring into it what was taken out; name another file"
+            )
         if not exists or migrations.pending(Database(connection)):
             connection.execute("begin immediate")
             with connection_rollback(connection):
@@ -1636,6 +1652,11 @@ class Store:
                 if row:
                     return first_line(row[1], 200) or row[0], origin
         return "(untitled)", None
+
+    def refresh_title(self, id_: int) -> None:
+        """Names a conversation after its first prompt again, where neither a person nor the tool
+        gave it a title."""
+        self._set_title(id_, None, None)
 
     def refresh_counts(self, id_: int) -> None:
         """Counts and sums of a conversation, over the messages that it owns."""

@@ -1,0 +1,1093 @@
+"""Writes a part of a crystal database as a new one that can be shown to others: redacted, complete
+in itself, without a trace of the rest, and checked byte by byte before it is there at all.
+
+The source is read in one transaction and never written to, so an import may run meanwhile. The new
+database is built under another name beside its place and moved there when everything is done.
+Imports nothing of Datasette.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from . import search, usage
+from .migrations import APPLICATION_ID, ensure_late_indexes, migrations
+from .model import Attachment, ParsedMessage, ParsedToolCall
+from .redact import PLACEHOLDER, Redactor, users_in
+from .secret_rules import RULES, Rule
+from .store import (
+    Store,
+    StoreError,
+    is_crystal,
+    is_publication,
+    message_title,
+    open_readonly,
+    project_name,
+)
+from .text import tool_title_from_json
+
+#: Tables of which the chosen part is copied, and those of which nothing is: they tell of files and
+#: imports on the machine. Every table of the schema is in one of these, or is made anew.
+COPIED = (
+    "messages",
+    "tool_calls",
+    "file_edits",
+    "attachments",
+    "conversation_messages",
+    "sources",
+    "projects",
+    "conversations",
+    "resumed_sessions",
+)
+LEFT_OUT = ("source_files", "conversation_files", "import_log", "unknown_records")
+MADE_ANEW = ("daily_usage", "import_runs")
+
+_BATCH = 500
+#: Ids and times, in which there is nothing to redact.
+_HARMLESS = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}Z|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{1,5}|"
+)
+_MARK = "# Written by `datasette crystal publish`"
+
+
+class PublishError(Exception):
+    """Nothing was published; the message is one plain line for the user."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which conversations: all those that every given option fits. ``conversations`` are session
+    ids, ``source/session-id`` or numbers; ``projects`` names or paths; ``since`` and ``until`` days
+    (the last one included) or ISO times of the beginning; ``where`` is SQL about the columns of
+    ``conversations``. Subagents of what is chosen come along."""
+
+    conversations: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What of the conversations, and how it is redacted. ``words`` are replaced wherever they stand,
+    ``keep`` are names that stay. ``key`` makes fingerprints that are the same in several
+    publications; a random one unless given."""
+
+    thinking: bool = True
+    tool_output: bool = True
+    attachments: bool = False
+    redact: bool = True
+    rules: Sequence[Rule] = RULES
+    words: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    key: bytes | None = None
+    dry_run: bool = False
+    force: bool = False
+
+
+@dataclass
+class Report:
+    """What was published, and what was replaced in it: ``replaced[where, kind]`` with ``where`` such
+    as ``messages.content``. ``found`` is what the check of the result met, as (where, kind) and how
+    often: when there is any, nothing was published. No values anywhere."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    conversations_in_source: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    replaced: Counter[tuple[str, str]] = field(default_factory=Counter)
+    found: Counter[tuple[str, str]] = field(default_factory=Counter)
+    verified: bool = False
+    published: bool = False
+    size: int = 0
+    seconds: float = 0.0
+    metadata: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as it is written by ``--report``."""
+        return {
+            "published": self.published,
+            "verified": self.verified,
+            "size": self.size,
+            "seconds": round(self.seconds, 1),
+            "rows": self.rows,
+            "conversations_in_source": self.conversations_in_source,
+            "left_out": self.left_out,
+            "replaced": [
+                {"where": where, "kind": kind, "count": count}
+                for (where, kind), count in sorted(self.replaced.items())
+            ],
+            "found_by_the_check": [
+                {"where": where, "kind": kind, "count": count}
+                for (where, kind), count in sorted(self.found.items())
+            ],
+        }
+
+
+Progress = Callable[[str], None]
+
+
+def publish(
+    database: str | Path,
+    out: str | Path,
+    selection: Selection | None = None,
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Writes the chosen part of ``database`` to ``out``, with ``metadata.yml`` beside it, and returns
+    what was done. With findings in ``report.found`` nothing was written. Raises
+    :class:`PublishError`."""
+    started = time.monotonic()
+    database, out = Path(database), Path(out)
+    selection, options = selection or Selection(), options or Options()
+    progress = progress or (lambda step: None)
+    _check_place(database, out, options)
+    try:
+        source = open_readonly(database)
+    except StoreError as error:
+        raise PublishError(str(error)) from None
+    report = Report()
+    try:
+        source.isolation_level = None
+        if not source.execute("select count(*) from sqlite_master").fetchone()[0]:
+            raise PublishError(f"{database} is empty; `datasette crystal import` fills it")
+        if migrations.pending(Database(source)):
+            raise PublishError(
+                f"{database} was written by an older version; `datasette crystal import` brings it "
+                "up to date"
+            )
+        _remove_remains(out)
+        build, final = (
+            out.with_name(f".{out.name}.{secrets.token_hex(4)}.{part}") for part in ("build", "part")
+        )
+        try:
+            redactor = _write(source, build, final, selection, options, report, progress)
+            report.size = final.stat().st_size
+            if redactor is not None:
+                report.replaced = +redactor.counts
+                progress("Checking")
+                _verify(final, redactor, options, report)
+                report.verified = not report.found
+            report.seconds = time.monotonic() - started
+            if report.found or options.dry_run:
+                return report
+            final.chmod(0o644)
+            _sync(final)
+            os.replace(final, out)
+            report.published = True
+            report.metadata = _write_metadata(out)
+        finally:
+            for path in (build, final):
+                for ending in ("", "-journal", "-wal", "-shm"):
+                    with contextlib.suppress(OSError):
+                        Path(f"{path}{ending}").unlink()
+    except sqlite3.Error as error:
+        raise PublishError(f"{out} cannot be written: {error}") from error
+    except OSError as error:
+        raise PublishError(
+            f"{out} cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        source.close()
+    return report
+
+
+# --------------------------------------------------------------------------- places
+
+
+def _check_place(database: Path, out: Path, options: Options) -> None:
+    if not out.absolute().parent.is_dir():
+        raise PublishError(f"the directory {out.absolute().parent} does not exist")
+    if out.is_dir():
+        raise PublishError(f"{out} is a directory; name a file")
+    if not out.exists() and not out.is_symlink():
+        return
+    with contextlib.suppress(OSError):
+        if database.exists() and out.samefile(database):
+            raise PublishError(f"{out} is the database itself; name another file")
+    if options.dry_run:
+        return
+    if not options.force:
+        raise PublishError(f"{out} exists; --force overwrites it")
+    if not _may_be_replaced(out):
+        raise PublishError(
+            f"{out} is no publication; delete it yourself, or name another file"
+        )
+
+
+def _may_be_replaced(out: Path) -> bool:
+    """Whether a file is what an earlier publication wrote: nothing else is ever overwritten."""
+    if not out.is_file() or out.stat().st_size == 0:
+        return out.is_file()
+    try:
+        connection = sqlite3.connect(out.absolute().as_uri() + "?mode=ro", uri=True)
+        try:
+            return is_crystal(connection) and is_publication(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return False
+
+
+def _remove_remains(out: Path) -> None:
+    """What a publication that was killed left."""
+    prefix = f".{out.name}."
+    for path in out.absolute().parent.iterdir():
+        if path.name.startswith(prefix) and re.fullmatch(
+            r"[0-9a-f]{8}\.(?:build|part)(?:-journal|-wal|-shm)?", path.name[len(prefix) :]
+        ):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+# --------------------------------------------------------------------------- choosing
+
+
+def _moment(value: str, option: str, end: bool = False) -> str:
+    """A local day or ISO time as the database writes times; the end of a day for ``end``."""
+    try:
+        moment = datetime.fromisoformat(value[:-1] + "+00:00" if value[-1:] == "Z" else value)
+        if end and len(value) == 10:
+            moment += timedelta(days=1)
+        moment = moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        raise PublishError(f"{option} wants a day such as 2026-11-30, not {value!r}") from None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _choose(source: sqlite3.Connection, selection: Selection) -> None:
+    """Fills ``temp.chosen`` (new id, id): the conversations, in the order of their ids."""
+    conditions = ["1"]
+    values: dict[str, Any] = {}
+    if selection.conversations:
+        named = [_named(source, name) for name in selection.conversations]
+        conditions.append(f"c.id in ({','.join(map(str, named))})")
+    else:
+        # subagents come with their parents
+        conditions.append("(c.kind <> 'subagent' or c.parent_id is null)")
+    for number, name in enumerate(selection.projects):
+        if not source.execute(
+            "select 1 from projects where name = ? or path = ?", (name, name)
+        ).fetchone():
+            raise PublishError(f"there is no project {name!r}")
+        values[f"project{number}"] = name
+    if selection.projects:
+        names = ",".join(f":project{number}" for number in range(len(selection.projects)))
+        conditions.append(
+            f"c.project_id in (select id from projects where name in ({names}) or path in ({names}))"
+        )
+    for number, name in enumerate(selection.sources):
+        if not source.execute("select 1 from sources where id = ?", (name,)).fetchone():
+            known = ", ".join(row[0] for row in source.execute("select id from sources order by id"))
+            raise PublishError(f"there is no source {name!r}; there are: {known}")
+        values[f"source{number}"] = name
+    if selection.sources:
+        conditions.append(
+            f"c.source in ({','.join(f':source{n}' for n in range(len(selection.sources)))})"
+        )
+    if selection.since:
+        values["since"] = _moment(selection.since, "--since")
+        conditions.append("c.started_at >= :since")
+    if selection.until:
+        values["until"] = _moment(selection.until, "--until", end=True)
+        conditions.append("c.started_at < :until")
+    ids = {
+        row[0]
+        for row in source.execute(
+            f"select c.id from conversations c where {' and '.join(conditions)}", values
+        )
+    }
+    if selection.where:
+        # on its own, so that nothing in it can reach the other conditions
+        try:
+            ids &= {
+                row[0]
+                for row in source.execute(
+                    f"select id from conversations where (\n{selection.where}\n)"
+                )
+            }
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise PublishError(f"--where is no SQL condition: {error}") from None
+    if not ids:
+        raise PublishError("no conversation fits; nothing was published")
+    source.execute("create temp table chosen (new integer primary key, id integer unique)")
+    source.executemany(
+        "insert or ignore into temp.chosen (id) values (?)", [(id_,) for id_ in sorted(ids)]
+    )
+    source.execute(
+        """
+        with recursive family(id) as (
+          select id from temp.chosen
+          union
+          select child.id from family join conversations child on child.parent_id = family.id
+          where child.kind = 'subagent'
+          union
+          select t.subagent_id from family join tool_calls t on t.conversation_id = family.id
+          join conversations s on s.id = t.subagent_id
+          where s.kind = 'subagent'
+        )
+        insert or ignore into temp.chosen (id) select id from family order by id
+        """
+    )
+
+
+def _named(source: sqlite3.Connection, name: str) -> int:
+    rows = source.execute(
+        "select id from conversations where session_id = :name or source || '/' || session_id = :name "
+        "union select conversation_id from resumed_sessions "
+        "where session_id = :name or source || '/' || session_id = :name "
+        "union select id from conversations where cast(id as text) = :name",
+        {"name": name},
+    ).fetchall()
+    if not rows:
+        raise PublishError(f"there is no conversation {name!r}; give SOURCE/SESSION-ID")
+    if len(rows) > 1:
+        raise PublishError(f"several conversations are called {name!r}; give SOURCE/SESSION-ID")
+    return int(rows[0][0])
+
+
+def _choose_messages(source: sqlite3.Connection) -> None:
+    """Fills ``temp.shown``: the messages that the chosen conversations show, each with its owner
+    among them. A message whose owner is not published belongs to the earliest one that shows it."""
+    source.execute(
+        "create temp table shown (new integer primary key, id integer unique, owner integer, "
+        "uid text, position integer)"
+    )
+    source.execute(
+        """
+        insert into temp.shown (id, owner, uid, position)
+        select m.id, o.new, m.uid, m.position from messages m
+        left join temp.chosen o on o.id = m.conversation_id
+        where m.id in (select cm.message_id from conversation_messages cm
+          join temp.chosen c on c.id = cm.conversation_id)
+          or m.conversation_id in (select id from temp.chosen)
+        order by m.id
+        """
+    )
+    for (id_,) in source.execute("select id from temp.shown where owner is null").fetchall():
+        source.execute(
+            "update temp.shown set (owner, uid, position) = ("
+            "select ch.new, cm.uid, cm.position from conversation_messages cm "
+            "join temp.chosen ch on ch.id = cm.conversation_id "
+            "join conversations c on c.id = cm.conversation_id where cm.message_id = :id "
+            "order by cm.origin = 'referred', coalesce(c.started_at, '9'), c.session_id limit 1) "
+            "where id = :id",
+            {"id": id_},
+        )
+
+
+# --------------------------------------------------------------------------- redacting rows
+
+
+class _Texts:
+    """Redacts values on their way from one database to the other."""
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        self.redactor = redactor
+        self._unchanged: set[str] = set()
+
+    def redact(self, value: Any, where: str, again: bool = False) -> Any:
+        if not isinstance(value, str) or self.redactor is None or _HARMLESS.fullmatch(value):
+            return value
+        if again:
+            return self.redactor.again(value, where)
+        if len(value) > 100:
+            return self.redactor.redact(value, where)
+        if value in self._unchanged:
+            return value
+        learned = self.redactor.learned
+        result = self.redactor.redact(value, where)
+        if self.redactor.learned != learned:
+            self._unchanged.clear()
+        elif result == value and len(self._unchanged) < 200_000:
+            self._unchanged.add(value)
+        return result
+
+    def forget(self) -> None:
+        self._unchanged.clear()
+
+    def blob(self, value: Any, where: str) -> Any:
+        """Bytes that are a text are redacted as one; others - pictures - stay as they are."""
+        if not isinstance(value, bytes) or self.redactor is None:
+            return value
+        for encoding in ("utf-8", "utf-16") if value[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",):
+            with contextlib.suppress(UnicodeDecodeError):
+                return self.redactor.redact(value.decode(encoding), where).encode(encoding)
+        return value
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"pragma table_info({table})")]
+
+
+def _insert(target: sqlite3.Connection, table: str, rows: Iterable[dict[str, Any]]) -> int:
+    number = 0
+    columns = _columns(target, table)
+    statement = (
+        f"insert into {table} ({','.join(columns)}) values ({','.join(':' + c for c in columns)})"
+    )
+    batch: list[dict[str, Any]] = []
+    for row in rows:
+        batch.append({column: row.get(column) for column in columns})
+        number += 1
+        if len(batch) == _BATCH:
+            target.executemany(statement, batch)
+            batch.clear()
+    target.executemany(statement, batch)
+    return number
+
+
+def _rows(source: sqlite3.Connection, sql: str, *values: Any) -> Iterator[dict[str, Any]]:
+    cursor = source.execute(sql, values)
+    names = [column[0] for column in cursor.description]
+    for row in cursor:
+        yield dict(zip(names, row, strict=True))
+
+
+def _write(
+    source: sqlite3.Connection,
+    build: Path,
+    final: Path,
+    selection: Selection,
+    options: Options,
+    report: Report,
+    progress: Progress,
+) -> Redactor | None:
+    """Builds the new database at ``build`` and writes it, compacted, to ``final``."""
+    progress("Choosing")
+    source.execute("begin")
+    report.conversations_in_source = source.execute(
+        "select count(*) from conversations"
+    ).fetchone()[0]
+    _choose(source, selection)
+    _choose_messages(source)
+    redactor = _redactor(source, options) if options.redact else None
+    os.close(os.open(build, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    target = sqlite3.connect(build, isolation_level=None)
+    try:
+        target.execute("pragma journal_mode = off").fetchall()
+        target.execute("pragma synchronous = off")
+        target.execute("pragma foreign_keys = off")
+        target.execute("pragma cache_size = -65536")
+        target.execute(f"pragma application_id = {APPLICATION_ID}")
+        migrations.apply(Database(target))
+        if target.in_transaction:
+            target.execute("commit")
+        target.execute("begin")
+        progress("Copying")
+        _Copy(source, target, _Texts(redactor), options, report, progress).run()
+        target.execute("commit")
+        progress("Compacting")
+        os.close(os.open(final, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        target.execute("vacuum into ?", (str(final),))
+    finally:
+        target.close()
+    source.execute("rollback")
+    check = sqlite3.connect(final, isolation_level=None)
+    try:
+        check.execute("pragma journal_mode = delete").fetchall()
+        problems = check.execute("pragma foreign_key_check").fetchall()
+        state = check.execute("pragma quick_check").fetchone()[0]
+        if state != "ok" or problems or not is_crystal(check):
+            raise PublishError("the new database is not sound; nothing was published")
+    finally:
+        check.close()
+    return redactor
+
+
+def _redactor(source: sqlite3.Connection, options: Options) -> Redactor:
+    """Knows the names that stand in the paths of the database and in its machine column: first those
+    of what is published, the most frequent first."""
+    users: Counter[str] = Counter()
+    for (path,) in source.execute(
+        "select p.path from projects p join conversations c on c.project_id = p.id "
+        "join temp.chosen ch on ch.id = c.id union all "
+        "select c.cwd from conversations c join temp.chosen ch on ch.id = c.id"
+    ):
+        users.update(users_in(path or ""))
+    names = [name for name, _ in sorted(users.items(), key=lambda item: (-item[1], item[0]))]
+    for (path,) in source.execute(
+        "select path from projects union select cwd from conversations union select root "
+        "from source_files union select path from file_edits where path like '%/home/%' "
+        "or path like '%users%'"
+    ):
+        names += users_in(path or "")
+    hosts = [
+        row[0]
+        for row in source.execute(
+            "select c.machine from conversations c join temp.chosen ch on ch.id = c.id "
+            "where c.machine <> '' group by 1 order by count(*) desc, 1"
+        )
+    ]
+    hosts += [
+        row[0]
+        for row in source.execute(
+            "select machine from projects union select machine from source_files "
+            "union select machine from import_runs order by 1"
+        )
+        if row[0]
+    ]
+    _check_words(source, options.words)
+    return Redactor(
+        options.rules,
+        users=dict.fromkeys(names),
+        hosts=dict.fromkeys(hosts),
+        words=options.words,
+        keep=options.keep,
+        key=options.key,
+    )
+
+
+def _check_words(source: sqlite3.Connection, words: Iterable[str]) -> None:
+    """A word that the database itself is made of cannot be taken out of it."""
+    schema = "\n".join(row[0] or "" for row in source.execute("select sql from sqlite_master"))
+    sources = " ".join(f"{row[0]} {row[1]}" for row in source.execute("select id, name from sources"))
+    own = f"{schema} {sources} secret user host email redacted invalid published".lower()
+    for word in words:
+        if len(word.strip()) < 3:
+            raise PublishError(f"--redact wants words of three characters or more, not {word!r}")
+        if word.lower() in own:
+            raise PublishError(
+                f"--redact {word}: the names of tables, columns, sources or placeholders have this in "
+                "them; give a longer word"
+            )
+
+
+class _Copy:
+    """Copies the chosen rows. Long texts come first: they teach the names and secrets that the short
+    columns are then redacted with."""
+
+    def __init__(
+        self,
+        source: sqlite3.Connection,
+        target: sqlite3.Connection,
+        texts: _Texts,
+        options: Options,
+        report: Report,
+        progress: Progress,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.texts = texts
+        self.options = options
+        self.report = report
+        self.progress = progress
+        self.chosen = dict(source.execute("select id, new from temp.chosen"))
+
+    def run(self) -> None:
+        rows = self.report.rows
+        rows["messages"] = _insert(self.target, "messages", self._messages())
+        rows["tool_calls"] = _insert(self.target, "tool_calls", self._calls())
+        rows["file_edits"] = _insert(self.target, "file_edits", self._edits())
+        rows["attachments"] = _insert(self.target, "attachments", self._attachments())
+        self.texts.forget()
+        if self.texts.redactor is not None:
+            self.progress("Looking for names again")
+            self._streamed()
+            for table in ("messages", "tool_calls", "file_edits", "attachments"):
+                self._again(table)
+        self.progress("Finishing")
+        self._headers()
+        self._titles()
+        self._derived()
+
+    def _row(self, row: dict[str, Any], table: str, leave: Sequence[str] = ()) -> dict[str, Any]:
+        """A row with every text redacted."""
+        return {
+            name: value if name in leave else self.texts.redact(value, f"{table}.{name}")
+            for name, value in row.items()
+        }
+
+    # ----------------------------------------------------------------- the long texts
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        dropped = self.report.left_out
+        for row in _rows(
+            self.source,
+            "select m.*, s.new as new_id, s.owner, s.uid as new_uid, s.position as new_position "
+            "from temp.shown s join messages m on m.id = s.id order by s.new",
+        ):
+            row |= {
+                "id": row["new_id"],
+                "conversation_id": row["owner"],
+                "uid": row["new_uid"],
+                "position": row["new_position"],
+                "title": "",  # made of the redacted text
+            }
+            if row["thinking"] and not self.options.thinking:
+                row["thinking"] = None
+                dropped["thinking"] = dropped.get("thinking", 0) + 1
+            if row["content"] and row["kind"] == "local-output" and not self.options.tool_output:
+                row["content"] = ""
+                dropped["tool output"] = dropped.get("tool output", 0) + 1
+            row = self._row(row, "messages", leave=("uid", "new_uid", "source"))
+            row["characters"] = len(row["content"])
+            yield row
+
+    def _calls(self) -> Iterator[dict[str, Any]]:
+        dropped = self.report.left_out
+        for number, row in enumerate(
+            _rows(
+                self.source,
+                "select t.*, s.new as new_message, s.owner, (select c.source from conversations c "
+                "where c.id = t.conversation_id) as source from tool_calls t join temp.shown s "
+                "on s.id = t.message_id order by t.id",
+            ),
+            1,
+        ):
+            if row["output"] is not None and not self.options.tool_output:
+                row["output"] = None
+                dropped["tool output"] = dropped.get("tool output", 0) + 1
+            made = row["title"] == tool_title_from_json(row["name"], row["input"])
+            child = self.chosen.get(row["subagent_id"])
+            row |= {
+                "id": number,
+                "message_id": row["new_message"],
+                "conversation_id": row["owner"],
+                "subagent_id": child,
+            }
+            if made:
+                row["title"] = ""
+            # resolved to the child's own id when all names are known
+            row["subagent_session_id"] = None
+            row = self._row(row, "tool_calls", leave=("source",))
+            if made:
+                row["title"] = tool_title_from_json(row["name"], row["input"])
+            yield row
+
+    def _edits(self) -> Iterator[dict[str, Any]]:
+        for number, row in enumerate(
+            _rows(
+                self.source,
+                "select e.*, s.new as new_message, s.owner from file_edits e join temp.shown s "
+                "on s.id = e.message_id order by e.id",
+            ),
+            1,
+        ):
+            row |= {
+                "id": number,
+                "message_id": row["new_message"],
+                "conversation_id": row["owner"],
+            }
+            yield self._row(row, "file_edits")
+
+    def _attachments(self) -> Iterator[dict[str, Any]]:
+        dropped = self.report.left_out
+        for number, row in enumerate(
+            _rows(
+                self.source,
+                "select a.*, s.new as new_message from attachments a join temp.shown s "
+                "on s.id = a.message_id order by a.id",
+            ),
+            1,
+        ):
+            row |= {"id": number, "message_id": row["new_message"]}
+            digest = row["sha256"]
+            if row["content"] is not None and not self.options.attachments:
+                row["content"] = digest = None  # a hash would tell which of the files one knows it was
+                dropped["attachments"] = dropped.get("attachments", 0) + 1
+            content = self.texts.blob(row["content"], "attachments.content")
+            if content != row["content"]:
+                digest = hashlib.sha256(content).hexdigest()
+                row["size"] = len(content)
+            row["sha256"] = None
+            row = self._row(row, "attachments")
+            yield row | {"content": content, "sha256": digest if content is not None else None}
+
+    def _streamed(self) -> None:
+        """A secret may be cut in two by the end of one message and the beginning of the next."""
+        redactor = self.texts.redactor
+        assert redactor is not None
+        last: tuple[int, str, int, str] | None = None
+        split: list[tuple[int, str, int, str, str, str]] = []
+        for id_, conversation, role, head, tail in self.target.execute(
+            "select id, conversation_id, role, substr(content, 1, 200), substr(content, -200) "
+            "from messages where content <> '' order by conversation_id, position"
+        ):
+            if last is not None and last[1:3] == (conversation, role):
+                before, after = last[3], head
+                # where a person or a sentence ends there is a space
+                if before[-1:].strip() and after[:1].strip():
+                    for finding in redactor.findings(before + after):
+                        if finding.start < len(before) < finding.end:
+                            redactor.learn(finding.value, finding.kind)
+                            split.append(
+                                (
+                                    last[0],
+                                    before[finding.start :],
+                                    id_,
+                                    after[: finding.end - len(before)],
+                                    finding.value,
+                                    finding.kind,
+                                )
+                            )
+            last = (id_, conversation, role, tail)
+        for first, end, second, start, value, kind in split:
+            placeholder = redactor.learn(value, kind)
+            for id_, piece, at_end in ((first, end, True), (second, start, False)):
+                content = self.target.execute(
+                    "select content from messages where id = ?", (id_,)
+                ).fetchone()[0]
+                if at_end and content.endswith(piece):
+                    content = content[: len(content) - len(piece)] + placeholder
+                elif not at_end and content.startswith(piece):
+                    content = placeholder + content[len(piece) :]
+                self.target.execute("update messages set content = ? where id = ?", (content, id_))
+                redactor.counts["messages.content", kind] += 1
+
+    def _again(self, table: str) -> None:
+        """Names and secrets that were learned late, in the texts that were copied before."""
+        names = [
+            name
+            for name in _columns(self.target, table)
+            if name not in ("uid", "source", "sha256", "content" if table == "attachments" else "")
+        ]
+        at = 0
+        while True:
+            batch = self.target.execute(
+                f"select {','.join(names)} from {table} where id > ? order by id limit {_BATCH}", (at,)
+            ).fetchall()
+            if not batch:
+                return
+            at = batch[-1][0]
+            for values in batch:
+                row = dict(zip(names, values, strict=True))
+                new = {
+                    name: self.texts.redact(value, f"{table}.{name}", again=True)
+                    for name, value in row.items()
+                }
+                if table == "tool_calls" and row["title"] == tool_title_from_json(
+                    row["name"], row["input"]
+                ):
+                    new["title"] = tool_title_from_json(new["name"], new["input"])
+                if table == "messages":
+                    new["characters"] = len(new["content"])
+                changed = {name: value for name, value in new.items() if value != row[name]}
+                if changed:
+                    self.target.execute(
+                        f"update {table} set {','.join(f'{n} = :{n}' for n in changed)} "
+                        "where id = :id",
+                        changed | {"id": row["id"]},
+                    )
+
+    # ----------------------------------------------------------------- the short rows
+
+    def _headers(self) -> None:
+        """Sources, projects, conversations and which messages they show."""
+        rows = self.report.rows
+        sources: dict[str, str] = {}
+        taken: set[str] = set()
+        for id_, _ in self.source.execute(
+            "select s.id, s.name from sources s where s.id in (select c.source from conversations c "
+            "join temp.chosen ch on ch.id = c.id) order by s.id"
+        ):
+            sources[id_] = _unique(self.texts.redact(id_, "sources.id"), taken)
+        names: set[str] = set()
+        rows["sources"] = _insert(
+            self.target,
+            "sources",
+            [
+                {
+                    "id": sources[row["id"]],
+                    "name": _unique(self.texts.redact(row["name"], "sources.name"), names),
+                }
+                for row in _rows(self.source, "select * from sources order by id")
+                if row["id"] in sources
+            ],
+        )
+        for old, new in sources.items():
+            if old != new:
+                self.target.execute("update messages set source = ? where source = ?", (new, old))
+        projects = self._projects()
+        sessions = self._sessions(sources)
+        conversations = [
+            self._conversation(row, sources, projects, sessions)
+            for row in _rows(
+                self.source,
+                "select c.*, ch.new as new_id from conversations c join temp.chosen ch "
+                "on ch.id = c.id order by ch.new",
+            )
+        ]
+        rows["conversations"] = _insert(self.target, "conversations", conversations)
+        rows["resumed_sessions"] = _insert(
+            self.target,
+            "resumed_sessions",
+            [
+                {
+                    "source": sources[row["source"]],
+                    "session_id": sessions[row["source"], row["session_id"]],
+                    "conversation_id": self.chosen[row["conversation_id"]],
+                }
+                for row in _rows(self.source, "select * from resumed_sessions order by session_id")
+                if row["conversation_id"] in self.chosen
+            ],
+        )
+        rows["conversation_messages"] = _insert(
+            self.target, "conversation_messages", self._links()
+        )
+        # what a message is called in the conversation that owns it
+        self.target.execute(
+            "update messages set uid = (select cm.uid from conversation_messages cm where "
+            "cm.conversation_id = messages.conversation_id and cm.position = messages.position)"
+        )
+        self.target.execute(
+            "update tool_calls set subagent_session_id = (select c.session_id from conversations c "
+            "where c.id = tool_calls.subagent_id) where subagent_id is not null"
+        )
+
+    def _links(self) -> Iterator[dict[str, Any]]:
+        for row in _rows(
+            self.source,
+            "select cm.*, ch.new as conversation, s.new as message, s.owner from "
+            "conversation_messages cm join temp.chosen ch on ch.id = cm.conversation_id "
+            "join temp.shown s on s.id = cm.message_id order by ch.new, cm.position",
+        ):
+            row["conversation_id"] = row["conversation"]
+            row["message_id"] = row["message"]
+            row = self._row(row, "conversation_messages")
+            if row["owner"] == row["conversation_id"]:
+                row["origin"] = "own"
+            yield row
+
+    def _projects(self) -> dict[int, int]:
+        new: dict[int, int] = {}
+        taken: set[str] = set()
+        projects = []
+        for number, row in enumerate(
+            _rows(
+                self.source,
+                "select * from projects where id in (select c.project_id from conversations c "
+                "join temp.chosen ch on ch.id = c.id) order by id",
+            ),
+            1,
+        ):
+            new[row["id"]] = number
+            named = row["name"] == project_name(row["path"])
+            row = self._row(row, "projects")
+            row["machine"] = self._machine(row["machine"])
+            row["path"] = _unique(row["path"], taken, row["machine"])
+            if named:
+                row["name"] = project_name(row["path"])
+            projects.append(row | {"id": number})
+        self.report.rows["projects"] = _insert(self.target, "projects", projects)
+        return new
+
+    def _machine(self, machine: str | None) -> str | None:
+        """The machine column holds a host name for certain, whatever it looks like."""
+        redactor = self.texts.redactor
+        if not machine or redactor is None or PLACEHOLDER.fullmatch(machine):
+            return machine
+        if PLACEHOLDER.search(machine):
+            return machine
+        return redactor.add_host(machine)
+
+    def _sessions(self, sources: dict[str, str]) -> dict[tuple[str, str], str]:
+        """The id of every published session by (source, id): redacted, and still unique."""
+        sessions: dict[tuple[str, str], str] = {}
+        taken: set[str] = set()
+        for source, session in self.source.execute(
+            "select c.source, c.session_id from conversations c join temp.chosen ch on ch.id = c.id "
+            "union all select r.source, r.session_id from resumed_sessions r join temp.chosen ch "
+            "on ch.id = r.conversation_id order by 1, 2"
+        ):
+            if (source, session) not in sessions:
+                sessions[source, session] = _unique(
+                    self.texts.redact(session, "conversations.session_id"), taken, sources[source]
+                )
+        return sessions
+
+    def _conversation(
+        self,
+        row: dict[str, Any],
+        sources: dict[str, str],
+        projects: dict[int, int],
+        sessions: dict[tuple[str, str], str],
+    ) -> dict[str, Any]:
+        source = row["source"]
+        parent = sessions.get((source, row["parent_session_id"] or ""))
+        fixed = {
+            "id": row["new_id"],
+            "source": sources[source],
+            "session_id": sessions[source, row["session_id"]],
+            "project_id": projects.get(row["project_id"]),
+            "parent_id": self.chosen.get(row["parent_id"]),
+            "parent_session_id": parent,
+            "inherits_until": row["inherits_until"] if parent else None,
+            "missing_since": None,
+        }
+        if row["kind"] == "fork" and fixed["parent_id"] is None:
+            fixed["kind"] = "main"  # nothing tells of what it went on from
+        row = self._row(row | {"session_id": "", "parent_session_id": None}, "conversations")
+        row["machine"] = self._machine(row["machine"])
+        return row | fixed
+
+    # ----------------------------------------------------------------- what is made of the rest
+
+    def _titles(self) -> None:
+        """Titles are made of the redacted texts, by the rules of the import: a title that was cut in
+        the middle of a secret would not be recognised."""
+        updates = []
+        for id_, kind, content, thinking in self.target.execute(
+            "select id, kind, content, substr(thinking, 1, 2000) from messages"
+        ):
+            message = ParsedMessage(
+                uid="", role="", kind=kind, content=content, thinking=thinking
+            )
+            title = message_title(message) if content else ""
+            if not content or not title or title == f"[{kind}]":
+                message.tool_calls = [
+                    ParsedToolCall(name=name, input=input_, title=title)
+                    for name, input_, title in self.target.execute(
+                        "select name, input, title from tool_calls where message_id = ? "
+                        "order by position limit 1",
+                        (id_,),
+                    )
+                ]
+                message.attachments = [
+                    Attachment(kind=kind_, name=name)
+                    for kind_, name in self.target.execute(
+                        "select kind, name from attachments where message_id = ? "
+                        "order by position limit 1",
+                        (id_,),
+                    )
+                ]
+                title = message_title(message)
+            updates.append((title, id_))
+        self.target.executemany("update messages set title = ? where id = ?", updates)
+        store = Store(self.target, "", lambda: "")
+        for (id_,) in self.target.execute("select id from conversations order by id").fetchall():
+            store.refresh_title(id_)
+            store.refresh_counts(id_)
+
+    def _derived(self) -> None:
+        """Indexes, full text, daily figures, and the one row that says where all this is from."""
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        self.target.execute(
+            "insert into import_runs (started_at, ended_at, version, machine, timezone, options) "
+            "values (:now, :now, :version, 'published', :zone, :options)",
+            {
+                "now": now,
+                "version": _version(),
+                "zone": usage.local_zone(),
+                "options": json.dumps({"published": True, "redacted": self.options.redact}),
+            },
+        )
+        search.build_fts(self.target)
+        self.target.execute("drop table messages_cjk")
+        search.build_cjk(self.target)
+        ensure_late_indexes(self.target)
+        usage.refresh(self.target, ())
+        self.report.rows["daily_usage"] = self.target.execute(
+            "select count(*) from daily_usage"
+        ).fetchone()[0]
+        self.target.execute("pragma analysis_limit = 2000")
+        self.target.execute("analyze")
+
+
+def _unique(value: str, taken: set[str], scope: str = "") -> str:
+    """A value that no other one of its scope has: redaction may have made two equal."""
+    result, number = value, 1
+    while f"{scope}\0{result}" in taken:
+        number += 1
+        result = f"{value}-{number}"
+    taken.add(f"{scope}\0{result}")
+    return result
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("datasette-crystal")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# --------------------------------------------------------------------------- the check
+
+
+def _verify(path: Path, redactor: Redactor, options: Options, report: Report) -> None:
+    """Looks for secrets and for everything that was replaced in the bytes of the new file, and for
+    names in its texts."""
+    from .scan import scan_bytes
+
+    for finding in scan_bytes(path, options.rules, known=redactor.values):
+        report.found[_where(finding), str(getattr(finding, "kind", "value"))] += 1
+    connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
+    before = Counter(redactor.counts)
+    try:
+        for table in (*COPIED, "import_runs"):
+            names = _columns(connection, table)
+            for row in connection.execute(f"select * from {table}"):
+                for name, value in zip(names, row, strict=True):
+                    if not isinstance(value, str) or _HARMLESS.fullmatch(value):
+                        continue
+                    if redactor.again(value) != value:
+                        report.found[f"{table}.{name}", "name"] += 1
+    finally:
+        redactor.counts = before
+        connection.close()
+
+
+def _where(finding: Any) -> str:
+    return str(getattr(finding, "encoding", "") or getattr(finding, "form", "") or "bytes")
+
+
+# --------------------------------------------------------------------------- metadata.yml
+
+
+def metadata_text(name: str) -> str:
+    """What is written beside the new database: a start for its own ``metadata.yml``."""
+    return f"""{_MARK}: a start for your own; it is not overwritten once you take this line away.
+#
+#   datasette {name}.db -m metadata.yml
+#
+# The plugin brings descriptions, facets and saved queries; this file adds what readers should know.
+# Everybody who can open the database can read all of it:
+# * allow_sql: true lets readers write SQL of their own. The database holds nothing but what you
+#   published, so that is safe; with false they have the pages, tables and saved queries.
+#   Datasette 1.0 takes allow_sql in datasette.yml (-c), Datasette 0.65 takes it here.
+# * `--setting allow_download off` takes the link to the file away. Datasette serves the file only
+#   when it is opened with -i, as published instances do. Datasette Lite downloads it in any case.
+# * `--cors` lets pages of other sites read it: Datasette Lite needs that of the server that the
+#   file lies on.
+title: Conversations with AI coding tools
+description: >-
+  A selection of conversations, published with datasette-crystal. Names, paths and secrets were
+  replaced by placeholders: user-1, host-1, [secret:kind:fingerprint].
+databases:
+  {json.dumps(name)}:
+    allow_sql: true
+"""
+
+
+def _write_metadata(out: Path) -> str | None:
+    """Writes ``metadata.yml`` beside ``out``, unless there is one that is not ours."""
+    path = out.with_name("metadata.yml")
+    with contextlib.suppress(FileNotFoundError):
+        if not path.read_text("utf-8", "replace").startswith(_MARK):
+            return None
+    path.write_text(metadata_text(out.stem), encoding="utf-8")
+    return str(path)
+
