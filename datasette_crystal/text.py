@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -100,6 +101,26 @@ def json_text(value: object) -> str:
             return clean(json.dumps(value, ensure_ascii=False, default=str))
         except RecursionError:
             return '"(nested too deeply to be written as JSON)"'
+
+
+def json_start(value: object, limit: int = 2000) -> str:
+    """The first ``limit`` characters of :func:`json_text`, without writing what follows: a record
+    may be as large as memory allows."""
+    return json_text(_shortened(value, limit, 0))[:limit]
+
+
+def _shortened(value: object, limit: int, depth: int) -> object:
+    # each item and each character makes at least one character of JSON
+    if isinstance(value, str):
+        return value[:limit]
+    if depth > 200:
+        return None
+    if isinstance(value, list):
+        return [_shortened(item, limit, depth + 1) for item in value[:limit]]
+    if isinstance(value, dict):
+        some = islice(value.items(), limit)
+        return {key[:limit]: _shortened(item, limit, depth + 1) for key, item in some}
+    return value
 
 
 def first_line(text: str, limit: int = 120) -> str:

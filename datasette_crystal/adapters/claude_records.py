@@ -24,7 +24,7 @@ from ..model import (
     ParsedToolCall,
     Tokens,
 )
-from ..text import count, iso_time, json_text
+from ..text import count, iso_time, json_start, json_text
 from .claude_branches import root_key
 from .claude_tools import (
     AGENT_TOOLS,
@@ -1418,7 +1418,7 @@ def _error_text(record: Record) -> str:
 def sample(record: Record) -> str:
     """The beginning of a record, for the table of unknown records."""
     try:
-        return json_text(record)[:2000]
+        return json_start(record)
     except (RecursionError, ValueError):
         return ""
 

@@ -32,7 +32,7 @@ from ..model import (
     ParsedToolCall,
     Tokens,
 )
-from ..text import count, iso_time, json_text, milliseconds_between
+from ..text import count, iso_time, json_start, json_text, milliseconds_between
 from .codex_texts import (
     dict_in,
     image_name,
@@ -362,7 +362,7 @@ class RolloutReader:
 
     def _unknown(self, record: Record, type_: str) -> bool | None:
         self.unknown_types[type_] += 1
-        sample = json_text(record)[:2000] if self.unknown_types[type_] <= 3 else ""
+        sample = json_start(record) if self.unknown_types[type_] <= 3 else ""
         self.records.add_unknown(f"line {self.position}", type_, sample)
         return None
 

@@ -23,7 +23,7 @@ from ..model import (
     ParsedToolCall,
     Tokens,
 )
-from ..text import clean, count, first_line, iso_time, json_text
+from ..text import clean, count, first_line, iso_time, json_start, json_text
 from .vscode_dirs import path_from_uri
 
 #: Parts of result.metadata that repeat the conversation for the model, with its instructions.
@@ -326,7 +326,7 @@ class _Turn:
 
     def _unknown(self, kind: str, part: dict[str, Any]) -> None:
         self.records.records += 1
-        self.records.add_unknown(f"request {self.position}", clean(kind), clean(json_text(part)))
+        self.records.add_unknown(f"request {self.position}", clean(kind), clean(json_start(part)))
         self._event("notification", _text(part) or _text(part.get("content")))
 
     def _say(self, text: str) -> None:

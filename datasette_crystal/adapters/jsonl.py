@@ -73,13 +73,21 @@ def decode(line: bytes) -> tuple[list[Any], bool]:
     try:
         return [orjson.loads(line)], False
     except orjson.JSONDecodeError:
-        return _decode_tolerantly(line)
+        pass  # not here: the error holds a copy of the line
+    return _decode_tolerantly(line)
+
+
+#: What a JSON value begins with, NaN and Infinity included.
+_BEGINS = frozenset(b'{["-0123456789tfnNI')
 
 
 def _decode_tolerantly(line: bytes) -> tuple[list[Any], bool]:
     # orjson refuses lone surrogates, NaN, numbers beyond 64 bits and invalid UTF-8: the standard
     # library takes them. Lines filled with NUL bytes are what a crash leaves behind.
-    text = line.strip(b"\0 \t\r\n").decode("utf-8", "replace").lstrip("\ufeff")
+    line = line.strip(b"\0 \t\r\n").removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not line or line[0] not in _BEGINS:
+        return [], True
+    text = line.decode("utf-8", "replace")
     values: list[Any] = []
     position = 0
     decoder = json.JSONDecoder()
