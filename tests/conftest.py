@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,20 +26,31 @@ from datasette_crystal.model import (
 )
 from datasette_crystal.store import Store, close_at_rest, open_for_writing
 
+pytest_plugins = ["browsing"]
+
 #: Real and recorded home directories with their truth, kept outside the repository.
 FIXTURES = Path(os.environ["CRYSTAL_FIXTURES"]) if os.environ.get("CRYSTAL_FIXTURES") else None
+#: The browser of the tests that need one.
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fixtures: needs the folder that CRYSTAL_FIXTURES names")
+    config.addinivalue_line(
+        "markers", "browser: needs Chromium; left out where there is none, but in CI"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    without = set()
     if FIXTURES is None:
-        left_out = [item for item in items if item.get_closest_marker("fixtures")]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if not item.get_closest_marker("fixtures")]
+        without.add("fixtures")
+    if CHROMIUM is None and not os.environ.get("CI"):
+        without.add("browser")
+    left_out = {item for item in items if any(map(item.get_closest_marker, without))}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
