@@ -37,7 +37,7 @@ DIMENSIONS = {"source": "source", "project": "project", "model": "model"}
 MEASURES = ("conversations", "prompts", "tokens", "cost")
 
 #: Days before this one are a wrong clock's: they count, and are not drawn.
-_FIRST_DAY = date(2020, 1, 1)
+FIRST_DAY = date(2020, 1, 1)
 #: Series of a chart; what is left is the last one, "other".
 _SERIES = 5
 _MOST_ROWS = 400_000
@@ -361,7 +361,7 @@ def _drawable(text: str, latest: date) -> date | None:
         day = date.fromisoformat(text)
     except ValueError:
         return None
-    return day if _FIRST_DAY <= day <= latest else None
+    return day if FIRST_DAY <= day <= latest else None
 
 
 # --------------------------------------------------------------------------- queries
@@ -595,7 +595,7 @@ async def _overview(datasette: Any, request: Any) -> Any:
             db,
             "select (select min(day) from daily_usage where day >= :first), "
             "(select max(day) from daily_usage where day <= :last)",
-            {"first": str(_FIRST_DAY), "last": str(today + timedelta(days=1))},
+            {"first": str(FIRST_DAY), "last": str(today + timedelta(days=1))},
         ),
         _rows(db, "select id, name from sources order by name limit 200"),
         _rows(
@@ -608,7 +608,7 @@ async def _overview(datasette: Any, request: Any) -> Any:
     zone = run[0] if run else "UTC"
     oldest, newest = (_drawable(day or "", today + timedelta(days=1)) for day in days[0])
     filters, problems = read_filters(_arguments(request), newest)
-    labels = Labels({row[0]: row[1] for row in sources}, _project_labels(projects))
+    labels = Labels({row[0]: row[1] for row in sources}, project_labels(projects))
     start = utc_range(filters.since, filters.since, zone)[0] if filters.since else None
     end = utc_range(filters.until, filters.until, zone)[1] if filters.until else None
     project_name = next((row[1] for row in projects if row[0] == filters.project), None)
@@ -700,7 +700,7 @@ def _still_going(scope: Scope) -> str:
     return " and c.ended_at >= :start" if scope.start else ""
 
 
-def _project_labels(rows: Iterable[Sequence[Any]]) -> dict[int, str]:
+def project_labels(rows: Iterable[Sequence[Any]]) -> dict[int, str]:
     """Names of projects; those that share one are told apart by their paths."""
     rows = list(rows)
     times: dict[str, int] = defaultdict(int)
@@ -821,7 +821,7 @@ class Page:
             first = self.filters.since or self.oldest or self.filters.until
             last = self.filters.until or self.newest or self.filters.since
             assert first and last
-            first, last = max(first, _FIRST_DAY), min(last, self.latest)
+            first, last = max(first, FIRST_DAY), min(last, self.latest)
         elif added.days:
             first, last = min(added.days), max(added.days)
         else:
