@@ -594,17 +594,26 @@ class _Copy:
         self.report = report
         self.progress = progress
         self.chosen = dict(source.execute("select id, new from temp.chosen"))
+        #: The last row of each table before something new was learned: up to there it is read again.
+        self.stale: dict[str, int] = {}
 
     def run(self) -> None:
         rows = self.report.rows
-        rows["messages"] = _insert(self.target, "messages", self._messages())
-        rows["tool_calls"] = _insert(self.target, "tool_calls", self._calls())
-        rows["file_edits"] = _insert(self.target, "file_edits", self._edits())
-        rows["attachments"] = _insert(self.target, "attachments", self._attachments())
+        for table, read in (
+            ("messages", self._messages),
+            ("tool_calls", self._calls),
+            ("file_edits", self._edits),
+            ("attachments", self._attachments),
+        ):
+            self.stale[table] = 0
+            rows[table] = _insert(self.target, table, read())
         self.texts.forget()
         if self.texts.redactor is not None:
             self.progress("Looking for names again")
+            learned = self.texts.redactor.learned
             self._streamed()
+            if self.texts.redactor.learned != learned:
+                self.stale = dict.fromkeys(self.stale, 2**62)
             for table in ("messages", "tool_calls", "file_edits", "attachments"):
                 self._again(table)
         self.progress("Finishing")
@@ -614,10 +623,16 @@ class _Copy:
 
     def _row(self, row: dict[str, Any], table: str, leave: Sequence[str] = ()) -> dict[str, Any]:
         """A row with every text redacted."""
-        return {
+        redactor = self.texts.redactor
+        learned = redactor.learned if redactor else 0
+        result = {
             name: value if name in leave else self.texts.redact(value, f"{table}.{name}")
             for name, value in row.items()
         }
+        if redactor is not None and redactor.learned != learned and "id" in row:
+            self.stale |= dict.fromkeys(self.stale, 2**62)
+            self.stale[table] = row["id"]
+        return result
 
     # ----------------------------------------------------------------- the long texts
 
@@ -764,7 +779,7 @@ class _Copy:
             if name not in ("uid", "source", "sha256", "content" if table == "attachments" else "")
         ]
         at = 0
-        while True:
+        while at < self.stale[table]:
             batch = self.target.execute(
                 f"select {','.join(names)} from {table} where id > ? order by id limit {_BATCH}", (at,)
             ).fetchall()

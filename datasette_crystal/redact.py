@@ -116,6 +116,8 @@ _BASE64 = re.compile(
     r"[A-Za-z0-9+/_-]{24,}(?:\n[A-Za-z0-9+/_-]{24,})*(?:\n[A-Za-z0-9+/_-]{1,76}(?==))?={0,2}"
 )
 _WORD = re.compile(r"\w+")
+#: What sticks to a word without being a part of it: escapes of JSON and URLs, colours of a terminal.
+_GLUE = re.compile(r"\\[nrtbf]|\[[0-9;]{1,8}m|%[25][fc]")
 _TELLING_KEY = re.compile(
     r"key|secret|passw|pwd|token|auth|cookie|credential|private|dsn|url|conn|session", re.IGNORECASE
 )
@@ -183,6 +185,7 @@ class Redactor:
         self._secrets: dict[str, str] = {}  # value, as learned: placeholder
         self._needles: dict[str, str] = {}  # every spelling of a secret: placeholder
         self._edges: dict[str, tuple[str, str]] = {}  # beginning or end of a secret: value, side
+        #: Grows whenever something becomes known that other texts may hold, too.
         self.learned = 0
         self._pattern: re.Pattern[str] | None = None
         self._pattern_of = 0
@@ -223,7 +226,8 @@ class Redactor:
             return name
         if key not in self._users:
             self._users[key] = f"user-{len(self._users) + 1}"
-            self.learned += 1
+            if not key.isalnum():
+                self.learned += 1  # it is written otherwise in names of folders
         self._seen[key] += 1
         if (trusted and len(key) >= 3) or (len(key) >= 4 and self._seen[key] >= 3):
             self._stand_alone(key, "user-name", self._users[key])
@@ -237,7 +241,6 @@ class Redactor:
         short = key.removesuffix(".local").removesuffix(".lan").removesuffix(".home")
         if short not in self._hosts:
             self._hosts[short] = f"host-{len(self._hosts) + 1}"
-            self.learned += 1
         if trusted and len(short) >= 4:
             for spelling in (short, key):
                 self._stand_alone(spelling, "host-name", self._hosts[short])
@@ -558,8 +561,8 @@ class Redactor:
             text = _REMOTE_HOST.sub(lambda match: self._remote(match, where), text)
         if "@" in text or "%40" in text or "u0040" in text:
             text = self._addresses(text, where)
-        if "ome" in text or "sers" in text or "OME" in text or "SERS" in text or "ettings" in text:
-            text = _HOME.sub(lambda match: self._home(match, where), text)
+        text = self._homes(text, where)
+        if "-home-" in text or "sers-" in text:
             text = self._folders(text, where)
         return self._names(text, where)
 
@@ -620,7 +623,6 @@ class Redactor:
                 key = address.lower()
                 if key not in self._emails:
                     self._emails[key] = f"email-{len(self._emails) + 1}@redacted.invalid"
-                    self.learned += 1
                 new, kind = self._emails[key], "email"
                 if sign != "@":
                     new = new.replace("@", sign)
@@ -640,6 +642,33 @@ class Redactor:
             self.counts[where, kind] += 1
             parts += [text[at:start], new]
             at = end
+        return "".join([*parts, text[at:]]) if parts else text
+
+    def _homes(self, text: str, where: str) -> str:
+        # looked for by their names: a separator stands everywhere
+        places = []
+        for word in ("home", "Users", "users", "HOME", "USERS", "ettings"):
+            place = text.find(word)
+            while place >= 0:
+                if text[place + len(word) : place + len(word) + 1] in ("/", "\\", "%"):
+                    places.append(place)
+                place = text.find(word, place + len(word))
+        if not places:
+            return text
+        parts: list[str] = []
+        at = 0
+        for place in sorted(places):
+            if place < at:
+                continue
+            match = _HOME.search(text, max(at, place - 40), place + 200)
+            while match is not None and match.start(2) < place and match.end(2) <= place:
+                match = _HOME.search(text, match.start(3), place + 200)
+            if match is None or match.start(2) > place or match.end() <= at:
+                continue
+            new = self._home(match, where)
+            if new != match[0]:
+                parts += [text[at : match.start()], new]
+                at = match.end()
         return "".join([*parts, text[at:]]) if parts else text
 
     def _home(self, match: re.Match[str], where: str) -> str:
@@ -718,7 +747,9 @@ class Redactor:
             )
             self._pattern_of = len(self._alone)
         lowered = text.lower()
-        if len(self._alone) <= 30 or "\\" in text or "\x1b" in text or "%" in text:
+        if "\\" in text or "\x1b" in text or "%" in text:
+            lowered = _GLUE.sub(" ", lowered)
+        if len(self._spelled) <= 30:
             if not any(spelling in lowered for spelling in self._spelled):
                 return text
         elif self._first_words.isdisjoint(_WORD.findall(lowered)):
