@@ -694,3 +694,17 @@ def schema(sql: bool) -> None:
     from .schema import schema_markdown
 
     echo(schema_markdown())
+
+
+def _register() -> None:
+    """Adds the commands that have files of their own."""
+    from .publish_cli import publish_command
+
+    crystal.add_command(publish_command)
+
+    from .notebook_files import notebook
+
+    crystal.add_command(notebook)
+
+
+_register()

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import sqlite3
 import time
 from collections import Counter
@@ -88,7 +89,8 @@ class Selection:
 class Options:
     """What of the conversations, and how it is redacted. ``words`` are replaced wherever they stand,
     ``keep`` are names that stay. ``key`` makes fingerprints that are the same in several
-    publications; a random one unless given."""
+    publications; a random one unless given. ``static``: also write the conversations as a static
+    site into this directory."""
 
     thinking: bool = True
     tool_output: bool = True
@@ -100,6 +102,7 @@ class Options:
     key: bytes | None = None
     dry_run: bool = False
     force: bool = False
+    static: Path | None = None
 
 
 @dataclass
@@ -118,6 +121,7 @@ class Report:
     size: int = 0
     seconds: float = 0.0
     metadata: str | None = None
+    static_files: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The report as it is written by ``--report``."""
@@ -174,8 +178,10 @@ def publish(
             )
         _remove_remains(out)
         build, final = (
-            out.with_name(f".{out.name}.{secrets.token_hex(4)}.{part}") for part in ("build", "part")
+            out.with_name(f".{out.name}.{secrets.token_hex(4)}.{part}")
+            for part in ("build", "part")
         )
+        site: Path | None = None
         try:
             redactor = _write(source, build, final, selection, options, report, progress)
             report.size = final.stat().st_size
@@ -185,14 +191,21 @@ def publish(
                 _verify(final, redactor, options, report)
                 report.verified = not report.found
             report.seconds = time.monotonic() - started
+            if not report.found and options.static is not None:
+                progress("Writing the site")
+                site = _write_site(final, redactor, options, report)
             if report.found or options.dry_run:
                 return report
             final.chmod(0o644)
             _sync(final)
             os.replace(final, out)
             report.published = True
+            if site is not None and options.static is not None:
+                _place_site(site, options.static, out)
             report.metadata = _write_metadata(out)
         finally:
+            if site is not None:
+                shutil.rmtree(site, ignore_errors=True)
             for path in (build, final):
                 for ending in ("", "-journal", "-wal", "-shm"):
                     with contextlib.suppress(OSError):
@@ -200,9 +213,7 @@ def publish(
     except sqlite3.Error as error:
         raise PublishError(f"{out} cannot be written: {error}") from error
     except OSError as error:
-        raise PublishError(
-            f"{out} cannot be written: {error.strerror or error}"
-        ) from error
+        raise PublishError(f"{out} cannot be written: {error.strerror or error}") from error
     finally:
         source.close()
     return report
@@ -226,9 +237,7 @@ def _check_place(database: Path, out: Path, options: Options) -> None:
     if not options.force:
         raise PublishError(f"{out} exists; --force overwrites it")
     if not _may_be_replaced(out):
-        raise PublishError(
-            f"{out} is no publication; delete it yourself, or name another file"
-        )
+        raise PublishError(f"{out} is no publication; delete it yourself, or name another file")
 
 
 def _may_be_replaced(out: Path) -> bool:
@@ -299,7 +308,9 @@ def _choose(source: sqlite3.Connection, selection: Selection) -> None:
         )
     for number, name in enumerate(selection.sources):
         if not source.execute("select 1 from sources where id = ?", (name,)).fetchone():
-            known = ", ".join(row[0] for row in source.execute("select id from sources order by id"))
+            known = ", ".join(
+                row[0] for row in source.execute("select id from sources order by id")
+            )
             raise PublishError(f"there is no source {name!r}; there are: {known}")
         values[f"source{number}"] = name
     if selection.sources:
@@ -431,7 +442,9 @@ class _Texts:
         """Bytes that are a text are redacted as one; others - pictures - stay as they are."""
         if not isinstance(value, bytes) or self.redactor is None:
             return value
-        for encoding in ("utf-8", "utf-16") if value[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",):
+        for encoding in (
+            ("utf-8", "utf-16") if value[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",)
+        ):
             with contextlib.suppress(UnicodeDecodeError):
                 return self.redactor.redact(value.decode(encoding), where).encode(encoding)
         return value
@@ -562,7 +575,9 @@ def _redactor(source: sqlite3.Connection, options: Options) -> Redactor:
 def _check_words(source: sqlite3.Connection, words: Iterable[str]) -> None:
     """A word that the database itself is made of cannot be taken out of it."""
     schema = "\n".join(row[0] or "" for row in source.execute("select sql from sqlite_master"))
-    sources = " ".join(f"{row[0]} {row[1]}" for row in source.execute("select id, name from sources"))
+    sources = " ".join(
+        f"{row[0]} {row[1]}" for row in source.execute("select id, name from sources")
+    )
     own = f"{schema} {sources} secret user host email redacted invalid published".lower()
     for word in words:
         if len(word.strip()) < 3:
@@ -720,7 +735,9 @@ class _Copy:
             row |= {"id": number, "message_id": row["new_message"]}
             digest = row["sha256"]
             if row["content"] is not None and not self.options.attachments:
-                row["content"] = digest = None  # a hash would tell which of the files one knows it was
+                row["content"] = digest = (
+                    None  # a hash would tell which of the files one knows it was
+                )
                 dropped["attachments"] = dropped.get("attachments", 0) + 1
             content = self.texts.blob(row["content"], "attachments.content")
             if content != row["content"]:
@@ -781,7 +798,8 @@ class _Copy:
         at = 0
         while at < self.stale[table]:
             batch = self.target.execute(
-                f"select {','.join(names)} from {table} where id > ? order by id limit {_BATCH}", (at,)
+                f"select {','.join(names)} from {table} where id > ? order by id limit {_BATCH}",
+                (at,),
             ).fetchall()
             if not batch:
                 return
@@ -858,9 +876,7 @@ class _Copy:
                 if row["conversation_id"] in self.chosen
             ],
         )
-        rows["conversation_messages"] = _insert(
-            self.target, "conversation_messages", self._links()
-        )
+        rows["conversation_messages"] = _insert(self.target, "conversation_messages", self._links())
         # what a message is called in the conversation that owns it
         self.target.execute(
             "update messages set uid = (select cm.uid from conversation_messages cm where "
@@ -966,9 +982,7 @@ class _Copy:
         for id_, kind, content, thinking in self.target.execute(
             "select id, kind, content, substr(thinking, 1, 2000) from messages"
         ):
-            message = ParsedMessage(
-                uid="", role="", kind=kind, content=content, thinking=thinking
-            )
+            message = ParsedMessage(uid="", role="", kind=kind, content=content, thinking=thinking)
             title = message_title(message) if content else ""
             if not content or not title or title == f"[{kind}]":
                 message.tool_calls = [
@@ -1065,6 +1079,50 @@ def _verify(path: Path, redactor: Redactor, options: Options, report: Report) ->
         connection.close()
 
 
+def _write_site(
+    path: Path, redactor: Redactor | None, options: Options, report: Report
+) -> Path | None:
+    """Writes the static site beside its place and checks the bytes of every file of it."""
+    from .scan import scan_bytes
+    from .static_site import SiteError, write_site
+
+    assert options.static is not None
+    place = options.static.absolute()
+    if not place.parent.is_dir():
+        raise PublishError(f"the directory {place.parent} does not exist")
+    if place.is_dir() and any(place.iterdir()) and not options.force and not options.dry_run:
+        raise PublishError(f"{options.static} is not empty; --force brings a site there up to date")
+    site = place.with_name(f".{place.name}.{secrets.token_hex(4)}.site")
+    try:
+        report.static_files = write_site(path, site).files
+        if redactor is not None:
+            known = redactor.values
+            for file in sorted(site.rglob("*")):
+                if file.is_file():
+                    for finding in scan_bytes(file, options.rules, known=known):
+                        report.found[f"site, {_where(finding)}", str(finding.kind)] += 1
+    except SiteError as error:
+        shutil.rmtree(site, ignore_errors=True)
+        raise PublishError(str(error)) from None
+    except BaseException:
+        shutil.rmtree(site, ignore_errors=True)
+        raise
+    return site
+
+
+def _place_site(site: Path, place: Path, database: Path) -> None:
+    """Moves a checked site to its place; where a site is already, that one is brought up to date."""
+    from .static_site import SiteError, write_site
+
+    if not place.exists():
+        os.replace(site, place)
+        return
+    try:
+        write_site(database, place)  # the same bytes
+    except SiteError as error:
+        raise PublishError(f"{database} was published, but not the site: {error}") from None
+
+
 def _where(finding: Any) -> str:
     return str(getattr(finding, "encoding", "") or getattr(finding, "form", "") or "bytes")
 
@@ -1105,4 +1163,3 @@ def _write_metadata(out: Path) -> str | None:
             return None
     path.write_text(metadata_text(out.stem), encoding="utf-8")
     return str(path)
-

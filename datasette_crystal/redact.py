@@ -73,7 +73,9 @@ _KEPT_LOCALS = frozenset(
 _KEPT_DOMAINS = re.compile(
     r"(?:^|\.)(?:example\.(?:com|org|net|edu)|example|invalid|test|localhost)\Z", re.IGNORECASE
 )
-_FILE_ENDINGS = frozenset("png jpg jpeg gif svg webp avif js mjs cjs jsx tsx css scss json html".split())
+_FILE_ENDINGS = frozenset(
+    "png jpg jpeg gif svg webp avif js mjs cjs jsx tsx css scss json html".split()
+)
 
 # Every repetition below is bounded, or followed by what it cannot itself match: linear on any text.
 _SEPARATOR = r"(?:\\{0,8}/|\\{1,8}|%(?:25){0,3}(?:2[Ff]|5[Cc]))"
@@ -95,13 +97,13 @@ _SLUG = re.compile(
     r"(?<![A-Za-z0-9])((?:-mnt-[a-z]|-[a-z]|-var|-export|[A-Za-z]-)?-(?:home|Users|users)-)"
     r"([A-Za-z0-9]{1,64})"
 )
-_AT = re.compile(
-    r"(?:@|%40|\\u0040)([^\W_](?:[\w-]{0,62})(?:\.[\w-]{1,63}){0,8})", re.IGNORECASE
-)
+_AT = re.compile(r"(?:@|%40|\\u0040)([^\W_](?:[\w-]{0,62})(?:\.[\w-]{1,63}){0,8})", re.IGNORECASE)
 _LOCAL = re.compile(r"[\w.+-]{1,64}\Z")
 _ESCAPED = re.compile(r"[nrtbf]")
 _COLOURED = re.compile(r"[0-9]{1,3}m")
-_PROMPT_END = re.compile(r"(?:\x1b\[[0-9;]{0,8}m|\\\]|\\\[){0,3}(?::(?:\x1b\[[0-9;]{0,8}m)?\s?[~/]|\s[\w./~-]{1,80}\s?\]?[$#%](?:\s|\Z))")
+_PROMPT_END = re.compile(
+    r"(?:\x1b\[[0-9;]{0,8}m|\\\]|\\\[){0,3}(?::(?:\x1b\[[0-9;]{0,8}m)?\s?[~/]|\s[\w./~-]{1,80}\s?\]?[$#%](?:\s|\Z))"
+)
 _SSH = re.compile(r"\b(?:ssh|scp|rsync|sftp|mosh)\b[^\n]{0,80}\Z")
 _REMOTE_HOST = re.compile(r"ssh-remote(?:\+|%(?:25){0,3}2[Bb])([A-Za-z0-9][\w.-]{1,62})")
 _ENVIRONMENT = re.compile(
@@ -355,9 +357,7 @@ class Redactor:
             and not _SECRET_PLACEHOLDER.search(finding.value)
         ]
 
-    def _known(
-        self, text: str, local: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[int, int, str]]:
+    def _known(self, text: str, local: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
         for needles in (self._needles.items(), local):
             for needle, placeholder in needles:
                 if needle in text:
@@ -687,7 +687,11 @@ class Redactor:
         if not known:
             if windows and not _DRIVE.search(before) and "?" not in before[-6:]:
                 return match[0]  # /users/5 of an API
-            if before and (before[-1].isalnum() or before[-1] in "_.-$") and not _ROOTS.search(before):
+            if (
+                before
+                and (before[-1].isalnum() or before[-1] in "_.-$")
+                and not _ROOTS.search(before)
+            ):
                 return match[0]  # https://example.com/home/index
             if not any(char.isalpha() for char in name):
                 return match[0]
@@ -811,7 +815,9 @@ def _decode(token: str) -> str | None:
         start = base64.b64decode(head[: len(head) // 4 * 4])
     except ValueError:
         return None
-    if not start or sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start) < 0.9 * len(start):
+    if not start or sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start) < 0.9 * len(
+        start
+    ):
         return None
     if len(token) % 4 == 1:
         token = token[:-1]
