@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-TEA = "tea~20house/-/crystal"
+TEA = "tea+house/-/crystal"
 RICH, LONG_TALK = f"{TEA}/toy/rich", f"{TEA}/toy/long"
 
 #: Every kind of page of ours, and what its main heading says.
@@ -359,6 +359,47 @@ def test_keys_of_a_conversation(opener: Opener) -> None:
     assert "page=2" in page.url
 
 
+def test_keys_reach_the_last_prompts_of_a_page(opener: Opener) -> None:
+    """Which the window shows without being able to scroll to them."""
+    page = opener(RICH)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.set_viewport_size({"width": 1280, "height": 4000})
+    page.evaluate("document.activeElement.blur()")
+    focused = "m => m.contains(document.activeElement)"
+    for uid in ("u1-rich", "u2-rich", "u2-rich"):
+        page.keyboard.press("j")
+        assert message(page, uid).evaluate(focused)
+    page.keyboard.press("k")
+    assert message(page, "u1-rich").evaluate(focused)
+
+
+def test_a_click_elsewhere_folds_nothing(opener: Opener) -> None:
+    """Datasette 0.65 closes everything that a click is outside of."""
+    page = opener(RICH)
+    opened = "all => all.filter(e => e.open).length"
+    before = page.locator("main details").evaluate_all(opened)
+    page.locator("details.c-thinking > summary").click()
+    page.locator("h1").click()
+    page.locator(".not-footer > header").click()
+    assert page.locator("main details").evaluate_all(opened) == before + 1
+    # its own menu still closes
+    menu = page.locator("header details")
+    menu.locator("summary").click()
+    assert menu.get_attribute("open") is not None
+    page.locator("h1").click()
+    assert menu.get_attribute("open") is None
+    page = opener("demo/-/crystal/search?q=cart")
+    page.locator(".s-filters summary").click()
+    page.get_by_label("Project").click()
+    page.locator("body").click(position={"x": 5, "y": 700})
+    assert page.get_by_label("Project").is_visible()
+    page = opener("demo/-/crystal")
+    page.locator(".c-o-data summary").nth(0).click()
+    page.locator(".c-o-data summary").nth(1).click()
+    assert page.locator(".c-o-data[open]").count() == 2
+
+
 def test_help(opener: Opener) -> None:
     page = opener(RICH)
     dialog = page.get_by_role("dialog", name="Keys")
@@ -496,7 +537,8 @@ def test_a_walk_behind_a_base_url(opener: Opener, prefixed_site: Site) -> None:
 
     def inside() -> None:
         links: list[str] = page.eval_on_selector_all(
-            ".c-main a, .c-nav a, .c-main form", "all => all.map(e => e.href || e.action)"
+            ".c-main a, .c-nav a, .c-main form",
+            "all => all.map(e => new URL(e.getAttribute('href') || e.getAttribute('action'), location).href)",
         )
         assert links
         assert all(link.startswith(prefixed_site.root) for link in links), links
@@ -516,23 +558,23 @@ def test_a_walk_behind_a_base_url(opener: Opener, prefixed_site: Site) -> None:
     page.locator("details.c-call-agent > summary").click()
     page.locator("details.c-subagent > summary").click()
     page.locator("details.c-subagent article").first.wait_for()
-    page.goto(prefixed_site.url("tea~20house/messages?_search=cart"))
+    page.goto(prefixed_site.url("tea+house/messages?_search=cart"))
     page.locator(".crystal-notice a").click()
     page.wait_for_url("**/search?q=cart")
     assert page.locator(".s-messages mark").first.inner_text() == "cart"
 
 
 def test_tables_lead_to_the_conversations(opener: Opener) -> None:
-    page = opener("tea~20house/conversations")
+    page = opener("tea+house/conversations")
     page.locator("td.col-title a", has_text="The total of a cart").click()
     assert page.locator("h1").inner_text() == "The total of a cart"
-    page = opener(f"tea~20house/messages?uid=a{CHINESE_AT}-long")
+    page = opener(f"tea+house/messages?uid=a{CHINESE_AT}-long")
     page.locator("td.col-title a").click()
     assert in_view(page.locator("article.c-target"))
-    page = opener("tea~20house/what_did_i_ask_about?words=picture")
+    page = opener("tea+house/what_did_i_ask_about?words=picture")
     page.locator("td.col-prompt a").click()
     assert page.locator("article.c-target").get_attribute("id") == "m-u1-rich"
-    page = opener("tea~20house/messages?kind=prompt&_search=picture")
+    page = opener("tea+house/messages?kind=prompt&_search=picture")
     page.get_by_role("link", name="read", exact=True).click()
     assert page.locator("h1").inner_text() == "1 message"
     assert page.locator("article.c-person").count() == 1

@@ -144,12 +144,18 @@ const KEYS = [
 
 function step(forward) {
   const shown = prompts.filter((prompt) => prompt.offsetParent !== null);
-  const edge = 12;
   const tops = shown.map((prompt) => prompt.getBoundingClientRect().top);
-  const index = forward
+  // From the prompt that the last key led to, while it is in sight: at the end of a page the window
+  // stays where it is. Else from the upper edge of the window.
+  const last = shown.findIndex((prompt) => prompt.contains(document.activeElement));
+  const edge = 16;
+  let index = forward
     ? tops.findIndex((top) => top > edge)
     : tops.findLastIndex((top) => top < -edge);
-  if (index >= 0) {
+  if (last >= 0 && tops[last] > -edge && tops[last] < innerHeight) {
+    index = forward ? last + 1 : last - 1;
+  }
+  if (shown[index]) {
     shown[index].scrollIntoView();
     shown[index].querySelector(".c-permalink")?.focus({ preventScroll: true });
     return;
