@@ -727,15 +727,20 @@ def use_charts() -> Any:
         "font": font,
         "padding": 12,
         "view": {
-            "continuousWidth": 620,
-            "discreteWidth": 620,
+            "continuousWidth": 540,
+            "discreteWidth": 540,
             "continuousHeight": 240,
             "stroke": None,
         },
         "range": {"category": list(_SERIES), "heatmap": ["#e8ecf0", "#86b7d4", "#1d5a82"]},
         "title": {"anchor": "start", "fontSize": 15, "subtitleColor": grey, "color": "#18212c"},
         "axis": {**axis, "domainColor": "#8a97a5", "tickColor": "#8a97a5"},
-        "legend": {"labelColor": grey, "titleColor": grey, "titleFontWeight": "normal"},
+        "legend": {
+            "orient": "top",
+            "labelColor": grey,
+            "titleColor": grey,
+            "titleFontWeight": "normal",
+        },
         "header": {"labelColor": grey, "titleColor": grey},
         **{mark: {"color": _SERIES[0]} for mark in ("bar", "line", "point", "area", "rule")},
     }

@@ -176,8 +176,8 @@ select path, count(*) as edits, sum(lines_added) as added, sum(lines_removed) as
   count(distinct conversation_id) as conversations
 from file_edits group by path order by edits desc
 """)
-name = edits["path"].str.replace("\\", "/", regex=False).str.rpartition("/")[2]
-edits["ending"] = name.str.extract(r"\.(\w{1,10})$")[0].str.lower().fillna("(none)")
+name = edits["path"].str.replace(r"^.*[/\\]", "", regex=True)
+edits["ending"] = name.str.extract(r"\.(\w{1,10})$", expand=False).str.lower().fillna("(none)")
 endings = edits.groupby("ending", as_index=False)[["edits", "added", "removed"]].sum()
 endings = endings.nlargest(12, "edits")
 alt.Chart(endings, title="Edits by kind of file").mark_bar().encode(
@@ -223,7 +223,7 @@ select (select count(*) from messages where kind in ('prompt', 'command', 'shell
   (select count(*) from messages
     where kind in ('prompt', 'command', 'shell') and timestamp is null) as without_time,
   (select count(*) from messages where kind = 'prompt') as prompts,
-  (select sum(prompt_count) from conversations) as counted,
+  (select coalesce(sum(prompt_count), 0) from conversations) as counted,
   (select count(*) from file_edits) as edits
 """).iloc[0]
 assert hours["prompts"].sum() == truth["entered"] - truth["without_time"]

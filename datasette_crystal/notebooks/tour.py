@@ -151,7 +151,7 @@ from tool_calls t group by t.name order by calls desc limit 12
 
 # %%
 check = crystal.sql("""
-select (select sum(message_count) from conversations) as counted,
+select (select coalesce(sum(message_count), 0) from conversations) as counted,
   (select count(*) from messages m where not exists (
     select 1 from conversation_messages cm
     where cm.conversation_id = m.conversation_id and cm.message_id = m.id)) as without_owner,

@@ -97,7 +97,12 @@ tokens = by_kind.reset_index().melt("model", var_name="kind", value_name="tokens
 share["tokens"] = tokens["tokens"]
 share["kind"] = share["kind"].str.removesuffix("_tokens").str.replace("_", " ")
 alt.Chart(share, title="Tokens by kind").mark_bar().encode(
-    x=alt.X("share:Q", title="share of the model's tokens", axis=alt.Axis(format="%")),
+    x=alt.X(
+        "share:Q",
+        title="share of the model's tokens",
+        axis=alt.Axis(format="%"),
+        scale=alt.Scale(domain=[0, 1]),
+    ),
     y=alt.Y("model:N", title=None),
     color=alt.Color("kind:N", title=None, sort=["input", "cache write", "cache read", "output"]),
     tooltip=[
@@ -146,10 +151,10 @@ alt.Chart(
 )
 
 # %% [markdown]
-# ## The most expensive conversations
+# ## The largest conversations
 #
-# A few long ones often take most of it. Their own cost, without their subagents'; open one with
-# `crystal.conversation(id)`.
+# A few long ones often take most of it. These are the figures of the conversations themselves,
+# without their subagents'. Open one with `crystal.conversation(id)`.
 
 # %%
 crystal.sql("""
