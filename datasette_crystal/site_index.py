@@ -73,10 +73,10 @@ class SiteIndex:
         self._kinds: list[str] = []
 
     def add(
-        self, kind: str, anchor: str, page: int, timestamp: str | None, text: str
+        self, kind: str, label: str, anchor: str, page: int, timestamp: str | None, text: str
     ) -> list[tuple[str, str]]:
-        """A message: ``kind`` is a letter (p a person's words, m the model's, o others'), ``anchor``
-        and ``page`` its place in the conversation. Returns the files that are complete now."""
+        """A message: ``kind`` is a letter (p a person's words, m the model's, o others'), ``label``
+        what it is called, ``anchor`` and ``page`` its place in the conversation. Returns the files that are complete now."""
         text = clean(text)
         for term in terms_of(text[:MAX_INDEXED]):
             postings = self._postings.get(term)
@@ -88,7 +88,7 @@ class SiteIndex:
         shown = shown[:MAX_TEXT]
         if not self._texts:
             self._first_texts.append(self.count)
-        self._texts.append([anchor, page, timestamp or "", shown, int(whole)])
+        self._texts.append([anchor, page, timestamp or "", label, int(whole), shown])
         self._kinds.append(kind)
         self.count += 1
         self._room -= len(shown) + 60

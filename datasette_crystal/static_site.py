@@ -49,6 +49,8 @@ POLICY = (
     "form-action 'self' file:; base-uri 'none'"
 )
 
+DEFAULT_TITLE = "Conversations with coding tools"
+
 _PACKAGE = Path(__file__).parent
 _ASSETS = (
     "crystal-base.css",
@@ -92,7 +94,7 @@ def write_site(
 ) -> SiteReport:
     """Writes the conversations of a crystal database as a static site into ``directory``.
 
-    ``title`` is shown on every page ("Conversations" unless given). Search engines are asked to stay
+    ``title`` is shown on every page (:data:`DEFAULT_TITLE` unless given). Search engines are asked to stay
     away unless ``indexing``. ``progress`` is called with the numbers of conversations written and to
     be written.
 
@@ -117,7 +119,7 @@ def write_site(
     beside = place.with_name(f".{place.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         beside.mkdir(parents=True)
-        site = _Site(connection, beside, title or "Conversations", indexing)
+        site = _Site(connection, beside, title or DEFAULT_TITLE, indexing)
         report = site.write(place, progress or (lambda done, all_: None))
         _put_in_place(beside, place, known)
         return report
@@ -255,7 +257,7 @@ class _Site:
         self.connection = connection
         self.reader = Reader(connection)
         self.folder = folder
-        self.title = first_line(title, 200) or "Conversations"
+        self.title = first_line(title, 200) or DEFAULT_TITLE
         self.indexing = indexing
         self.index = SiteIndex()
         self.written: dict[str, int] = {}
@@ -409,7 +411,12 @@ class _Site:
                 family = blocks.family_of_kind(message["kind"])
                 letter = {"person": "p", "model": "m"}.get(family, "o")
                 for name, content in self.index.add(
-                    letter, anchor(line["uid"]), page, message["timestamp"], text
+                    letter,
+                    blocks.label_of_kind(message["kind"]),
+                    anchor(line["uid"]),
+                    page,
+                    message["timestamp"],
+                    text,
                 ):
                     self._write_data(name, content)
 

@@ -145,6 +145,9 @@
 
   const list = document.getElementById("x-list");
   async function startList() {
+    const panel = form.closest("details");
+    panel.hidden = false;
+    panel.open = filtered() || matchMedia("(min-width: 40rem)").matches;
     const pages = document.getElementById("x-pages");
     const clear = form.querySelector(".x-clear");
     const before = [...list.children];
@@ -175,7 +178,6 @@
         .length.toLocaleString("en")}`;
       if (rows.length > shown) more(list, () => { shown += MOST_ROWS; show(); });
     }
-    form.hidden = false;
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", () => {
       shown = MOST_ROWS;
@@ -378,8 +380,7 @@
   }
 
   function hit(entry, expression, href, kind) {
-    const [, , timestamp, text] = entry;
-    const label = { p: "Prompt", m: "Reply" }[kind] ?? "Other";
+    const [, , timestamp, label, , text] = entry;
     const meta = element(
       "span",
       { className: "s-meta" },
@@ -440,7 +441,7 @@
     // A text that was cut may hold the phrase further down
     const holds = (entry) =>
       checks.every(
-        ([check, present]) => check.test(fold(entry[3])) === present || (present && !entry[4]),
+        ([check, present]) => check.test(fold(entry[5])) === present || (present && !entry[4]),
       );
 
     const titled = by ? [] : all.rows.filter((row) => {
@@ -528,6 +529,7 @@
         go();
       }
     });
+    form.querySelector("details").open = filtered() || matchMedia("(min-width: 40rem)").matches;
     if (given("q")) go();
   }
 
