@@ -28,7 +28,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .site_index import SiteIndex, data_script
-from .store import StoreError, open_readonly
+from .store import StoreError, is_crystal, open_readonly
 from .text import first_line, milliseconds_between
 from .web import blocks, overview, render
 from .web import conversation as live
@@ -115,6 +115,9 @@ def write_site(
         raise SiteError(str(error)) from error
     except OSError as error:
         raise SiteError(f"{directory}: {error.strerror or error}") from error
+    if not is_crystal(connection):
+        connection.close()
+        raise SiteError(f"{database} is empty")
     connection.text_factory = lambda text: text.decode("utf-8", "replace")
     beside = place.with_name(f".{place.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
