@@ -1112,13 +1112,10 @@ def _write_site(
 
 def _place_site(site: Path, place: Path, database: Path) -> None:
     """Moves a checked site to its place; where a site is already, that one is brought up to date."""
-    from .static_site import SiteError, write_site
+    from .static_site import SiteError, place_site
 
-    if not place.exists():
-        os.replace(site, place)
-        return
     try:
-        write_site(database, place)  # the same bytes
+        place_site(site, place)
     except SiteError as error:
         raise PublishError(f"{database} was published, but not the site: {error}") from None
 

@@ -134,6 +134,17 @@ def write_site(
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def place_site(site: Path, directory: Path) -> None:
+    """Moves a site that :func:`write_site` wrote to a directory on the same disk, by the same rules:
+    to look at it before it stands where others see it. Raises :class:`SiteError`."""
+    try:
+        place = directory.resolve()
+        _put_in_place(site, place, _site_files(place))
+        shutil.rmtree(site, ignore_errors=True)
+    except OSError as error:
+        raise SiteError(f"{directory}: {error.strerror or error}") from error
+
+
 # --------------------------------------------------------------------------- names
 
 _PLAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")

@@ -28,7 +28,7 @@ from datasette_crystal import static_site
 from datasette_crystal.cli import make_demo
 from datasette_crystal.model import Attachment
 from datasette_crystal.site_index import SiteIndex, terms_of
-from datasette_crystal.static_site import SiteError, folder_name, write_site
+from datasette_crystal.static_site import SiteError, folder_name, place_site, write_site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -111,7 +111,9 @@ def test_what_is_written(tea_house: Path) -> None:
         + [f"conversations/toy_long/page-{number}.html" for number in range(2, 16)]
     )
     # "rich/agent" is no name for a folder
-    assert len([n for n in names if re.match(r"conversations/toy_rich-agent_[0-9a-f]{20}/", n)]) == 1
+    assert (
+        len([n for n in names if re.match(r"conversations/toy_rich-agent_[0-9a-f]{20}/", n)]) == 1
+    )
 
 
 def test_report(tmp_path: Path) -> None:
@@ -491,7 +493,12 @@ def test_a_marker_deletes_nothing_elsewhere(tmp_path: Path) -> None:
     (site / "letters.txt").write_text("mine")
     (site / "conversations/mine").mkdir()
     marker = site / ".crystal-site"
-    strange = ["../diary.html", str(tmp_path / "diary.html"), "letters.txt", "assets/../../diary.html"]
+    strange = [
+        "../diary.html",
+        str(tmp_path / "diary.html"),
+        "letters.txt",
+        "assets/../../diary.html",
+    ]
     marker.write_text(marker.read_text() + "\n".join(strange) + "\n")
     write_site(tmp_path / "c.db", site)
     assert (tmp_path / "diary.html").exists() and (site / "letters.txt").exists()
@@ -523,6 +530,22 @@ def test_a_run_that_fails_leaves_the_site(tmp_path: Path, monkeypatch: pytest.Mo
         write_site(tmp_path / "c.db", site)
     assert files(site) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.db", "site"]
+
+
+def test_a_site_is_looked_at_before_it_is_placed(tmp_path: Path) -> None:
+    small(tmp_path / "c.db", message("u1", "Hello"), message("a1", "Hi"))
+    place = tmp_path / "site"
+    for number in (1, 2):  # into a new directory, and over the site that is there
+        write_site(tmp_path / "c.db", tmp_path / "draft", title=f"Draft {number}")
+        wanted = files(tmp_path / "draft")
+        place_site(tmp_path / "draft", place)
+        assert files(place) == wanted and not (tmp_path / "draft").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/a").write_text("x")
+    write_site(tmp_path / "c.db", tmp_path / "draft")
+    with pytest.raises(SiteError):
+        place_site(tmp_path / "draft", tmp_path / "mine")
+    assert files(tmp_path / "mine") == {"a": b"x"} and (tmp_path / "draft/index.html").exists()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a database", "sqlite"])
@@ -591,9 +614,7 @@ def test_the_index_holds_every_message() -> None:
     assert order == sorted(order) and len(table["terms"]) > 1
     assert found["word3"] == list(range(3, 3000, 7))
     assert all(found[f"only{number}"] == [number] for number in range(3000))
-    texts = [
-        entry for number in range(len(table["texts"])) for entry in data[f"texts-{number}.js"]
-    ]
+    texts = [entry for number in range(len(table["texts"])) for entry in data[f"texts-{number}.js"]]
     assert [entry[0] for entry in texts] == [f"m-{number}" for number in range(3000)]
     assert len(table["kinds"]) == 3000
 
@@ -604,7 +625,9 @@ def test_a_shard_stays_small() -> None:
     index = SiteIndex()
     sizes = []
     for number in range(20_000):
-        sizes += [len(s) for _, s in index.add("m", "Reply", f"m-{number}", 1, None, f"the {number}")]
+        sizes += [
+            len(s) for _, s in index.add("m", "Reply", f"m-{number}", 1, None, f"the {number}")
+        ]
     sizes += [len(script) for name, script in index.finish() if name != "terms.js"]
     assert max(sizes) < 250_000
 
@@ -680,11 +703,11 @@ def served(tea_house: Path) -> Iterator[str]:
 
 
 @pytest.fixture(params=["file", "http"])
-def reader(
-    request: pytest.FixtureRequest, browser: Browser, tea_house: Path
-) -> Iterator[_Reader]:
+def reader(request: pytest.FixtureRequest, browser: Browser, tea_house: Path) -> Iterator[_Reader]:
     """The tea house from the disk and from a server; whatever goes wrong in a page fails the test."""
-    root = tea_house.as_uri() + "/" if request.param == "file" else request.getfixturevalue("served")
+    root = (
+        tea_house.as_uri() + "/" if request.param == "file" else request.getfixturevalue("served")
+    )
     made = _Reader(browser, root)
     yield made
     for context in browser.contexts:
@@ -712,7 +735,10 @@ def _search(reader: _Reader, words: str, **more: str) -> Page:
 @pytest.mark.parametrize(
     ("words", "count"),
     [
-        ("question", 750),  # u0, u2 … u1498 - one of them is not there: see the place of the Chinese
+        (
+            "question",
+            750,
+        ),  # u0, u2 … u1498 - one of them is not there: see the place of the Chinese
         ("1234", 1),
         ("123*", 11),  # 123, 1230 to 1239
         ("question 1234", 1),
@@ -886,7 +912,9 @@ def test_hostile_text_stays_text(browser: Browser, tmp_path: Path) -> None:
     page = reader.open("index.html", bypass_csp=True)
     for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())
-        page.evaluate("() => { for (const d of document.querySelectorAll('details')) d.open = true }")
+        page.evaluate(
+            "() => { for (const d of document.querySelectorAll('details')) d.open = true }"
+        )
         opened += 1
     assert opened >= len(payloads) + 3
     for words in ("alert", "script*", "1"):
