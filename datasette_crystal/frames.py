@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -53,16 +54,15 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 def declared_types(connection: sqlite3.Connection) -> dict[str, str]:
     """The SQL types (``integer``, ``real``, ``text``, ``blob``) of the columns of all tables and
-    views, by name. A name that stands for several types has none."""
-    found: dict[str, str | None] = {}
+    views, by name. A name that stands for several types has that of most tables."""
+    found: dict[str, Counter[str]] = {}
     for name, type_ in connection.execute(
         "select p.name, lower(p.type) from sqlite_master m join pragma_table_info(m.name) p "
-        "where m.type in ('table', 'view') and m.name not like '%\\_fts%' escape '\\' "
-        "and m.name not like 'messages\\_cjk%' escape '\\'"
+        "where m.type in ('table', 'view') and m.name not like 'messages\\_%' escape '\\'"
     ):
         if type_:
-            found[name] = type_ if found.get(name, type_) == type_ else None
-    return {name: type_ for name, type_ in found.items() if type_}
+            found.setdefault(name, Counter())[type_] += 1
+    return {name: types.most_common(1)[0][0] for name, types in found.items()}
 
 
 def frame(

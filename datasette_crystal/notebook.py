@@ -80,6 +80,8 @@ class Crystal:
         self.path = Path(path)
         try:
             self._connection = open_readonly(self.path)
+            # a transaction would stand where it began, and not see what imports bring
+            self._connection.isolation_level = None
         except StoreError as error:
             raise CrystalError(str(error)) from None
         if not self._rows("select 1 from sqlite_master where name = 'conversations'"):
@@ -141,6 +143,8 @@ class Crystal:
         """
         cursor = self._execute(sql, {name: _plain(value) for name, value in parameters.items()})
         if cursor.description is None:
+            if self._connection.in_transaction:
+                self._connection.rollback()
             raise CrystalError("this statement gives no rows: only queries can be run here")
         names = [entry[0] for entry in cursor.description]
         try:
@@ -480,7 +484,7 @@ class Crystal:
                 "select id, source from conversations "
                 "where session_id = :session and source = coalesce(:source, source) union "
                 "select conversation_id, source from resumed_sessions "
-                "where session_id = :session and source = coalesce(:source, source)",
+                "where session_id = :session and source = coalesce(:source, source) order by 2",
                 {"session": _plain(id), "source": source},
             )
             if len(found) > 1:
@@ -726,9 +730,10 @@ def use_charts() -> Any:
         "background": "#ffffff",
         "font": font,
         "padding": 12,
+        "autosize": {"type": "fit-x", "contains": "padding"},
         "view": {
-            "continuousWidth": 540,
-            "discreteWidth": 540,
+            "continuousWidth": 660,
+            "discreteWidth": 660,
             "continuousHeight": 240,
             "stroke": None,
         },
@@ -830,6 +835,7 @@ def _several(value: Any) -> list[Any]:
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
 def _moment(value: When, name: str) -> str:
@@ -838,8 +844,9 @@ def _moment(value: When, name: str) -> str:
         try:
             if _DAY.fullmatch(value):
                 return date.fromisoformat(value).isoformat()
-            text = f"{value[:-1]}+00:00" if value.endswith("Z") else value
-            return _utc(datetime.fromisoformat(text))
+            if _TIME.match(value):
+                text = f"{value[:-1]}+00:00" if value.endswith("Z") else value
+                return _utc(datetime.fromisoformat(text))
         except ValueError:
             pass
     elif isinstance(value, datetime):

@@ -160,7 +160,7 @@ _ABSENT = re.compile(
     r"(?![\w-])|:target|\b(?:header|footer|input|select|label|button|kbd|h[12])\b|section\."
 )
 _SCOPES = re.compile(r"(?:body)?\.crystal(?:-conversation)?(?![\w-])(?: \.c-main(?![\w-]))?")
-_DARK = "@media (prefers-color-scheme: dark)"
+_DARK = "(prefers-color-scheme: dark)"
 _NARROW = "@media (max-width: 760px)"
 #: The pages' text is 16 pixels high, that of notebooks 14; the smallest sizes need a little more.
 _REM = 15
@@ -177,7 +177,7 @@ def style() -> str:
     for name in ("crystal-base.css", "crystal-conversation.css"):
         text = re.sub(r"/\*.*?\*/", "", (_STATIC / name).read_text("utf-8"), flags=re.S)
         for selector, body in _rules(text):
-            if selector == _DARK:
+            if selector.startswith("@media") and selector.endswith(_DARK):
                 for _, inner in _rules(body):
                     dark.update(_variables(inner))
             elif selector == _NARROW:
@@ -211,6 +211,17 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
         at = end
 
 
+def _parts(selector: str) -> Iterator[str]:
+    """The selectors of a list, parted by commas outside of parentheses."""
+    begin = depth = 0
+    for at, character in enumerate(selector):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and not depth:
+            yield selector[begin:at].strip()
+            begin = at + 1
+    yield selector[begin:].strip()
+
+
 def _variables(body: str) -> dict[str, str]:
     declarations = (line.partition(":") for line in _short(body).split(";"))
     return {name: value for name, _, value in declarations if name.startswith("--")}
@@ -219,9 +230,9 @@ def _variables(body: str) -> dict[str, str]:
 def _scoped(selector: str, body: str) -> str:
     """A rule of the pages for a notebook; empty where it is for what a notebook does not show."""
     kept = []
-    for part in re.split(r",\s*(?![^()]*\))", selector):
+    for part in _parts(selector):
         part, count = _SCOPES.subn(ROOT, part, count=1)
-        alone = re.sub(r":is\([^()]*\)", "", part)
+        alone = re.sub(r":(?:is|not)\([^()]*\)", "", part)
         if count and part.startswith(ROOT) and not _ABSENT.search(alone):
             kept.append(part)
     declarations = [

@@ -75,13 +75,28 @@ def open_readonly(path: str | Path) -> sqlite3.Connection:
     path = Path(path)
     if not path.is_file():
         raise StoreError(f"{path} does not exist; `datasette crystal import` makes it")
+    address = path.absolute().as_uri() + "?mode=ro"
     try:
-        connection = sqlite3.connect(
-            path.absolute().as_uri() + "?mode=ro", uri=True, timeout=BUSY_TIMEOUT
-        )
-        _check(connection, path)
+        try:
+            return _opened_readonly(address, path)
+        except sqlite3.OperationalError:
+            # A file in WAL mode needs a -shm beside it, also to read: not in a folder that cannot be
+            # written. Without a -wal the file is all there is, and nobody can be writing it.
+            wal = path.with_name(path.name + "-wal")
+            if wal.exists() and wal.stat().st_size:
+                raise
+            return _opened_readonly(address + "&immutable=1", path)
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def _opened_readonly(address: str, path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT)
+    try:
+        _check(connection, path)
+    except (sqlite3.DatabaseError, StoreError):
+        connection.close()
+        raise
     return connection
 
 
