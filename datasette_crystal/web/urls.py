@@ -69,9 +69,12 @@ def anchor(uid: str) -> str:
 
 def static_url(datasette: Any, name: str) -> str:
     """A file of ``static/``. Its hash is part of the address, so that a browser that keeps the old
-    one asks anew."""
-    path = str(datasette.urls.static_plugins("datasette_crystal", name))
-    return f"{path}?{_fingerprint(name)}"
+    one asks anew. The value still knows that it has ``base_url``: Datasette does not put it before
+    an address of a hook a second time."""
+    address: str = datasette.urls.static_plugins("datasette_crystal", name) + (
+        f"?{_fingerprint(name)}"
+    )
+    return address
 
 
 @functools.cache
