@@ -60,6 +60,7 @@ _ASSETS = (
     "crystal-site.css",
     "crystal-conversation.js",
     "crystal-site.js",
+    "crystal-icon.svg",
 )
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 #: Sources that have a colour of their own.
