@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import json
 import math
 import re
@@ -24,7 +25,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Rule:
     in lower case, with ``ignore_case``). ``reach`` says how far before a literal a match may begin:
     0 where the pattern begins with it. With ``None``, or without literals, the whole text is
     searched. ``group`` is the part of a match that is the secret; where that group did not take part
-    there is no finding. ``check`` may refuse a match.
+    there is no finding. ``check`` may refuse a match. ``in_word`` promises that a match is part of 20 or
+    more characters without white space between, or the end of what was cut off.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Rule:
     ignore_case: bool = False
     reach: int | None = 0
     by_context: bool = False
+    in_word: bool = False
     regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +127,7 @@ def made_up(value: str) -> bool:
     if _MADE_UP.search(head) or any(known in value for known in _PUBLISHED):
         return True
     run = step = 1
-    for before, after in zip(head, head[1:], strict=False):
+    for before, after in itertools.pairwise(head):
         run = run + 1 if after == before else 1
         step = step + 1 if ord(after) - ord(before) == 1 else 1
         if run >= 6 or step >= 8:
@@ -519,6 +522,7 @@ _FORMS = [
         description="JSON Web Tokens, signed or encrypted",
     ),
 ]
+_FORMS = [rule if rule.reach is None else replace(rule, in_word=True) for rule in _FORMS]
 
 # --- Secrets known by their context --------------------------------------------------------------
 
@@ -1034,6 +1038,7 @@ class _Plan:
     """The rules, sorted by their literals: what to look for, and what to try there."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
+        self.words: dict[str, list[tuple[int, Rule]]] = {}
         self.exact: dict[str, list[tuple[int, Rule]]] = {}
         self.folded: dict[str, list[tuple[int, Rule]]] = {}
         self.anywhere: list[tuple[int, Rule]] = []
@@ -1041,7 +1046,7 @@ class _Plan:
             if not rule.literals or rule.reach is None:
                 self.anywhere.append((rank, rule))
                 continue
-            where = self.folded if rule.ignore_case else self.exact
+            where = self.folded if rule.ignore_case else self.words if rule.in_word else self.exact
             for literal in dict.fromkeys(rule.literals):
                 where.setdefault(literal, []).append((rank, rule))
 
@@ -1072,14 +1077,24 @@ def _folded(text: str) -> str:
     return _UPPER.sub(lambda match: match.group().lower(), text)
 
 
+def _long_words(text: str) -> str:
+    """The words of ``text`` that may hold a key, one a line."""
+    if len(text) < 200 or "…" in text:
+        return text
+    words = text.split()
+    return "\n".join([word for word in words if len(word) >= 20] + words[-1:])
+
+
 def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
     """(start, end, rank, kind) of every match, in no order."""
-    folded = ""
-    for table in (plan.exact, plan.folded):
-        haystack = text
-        if table is plan.folded:
-            haystack = folded = _folded(text)
+    folded = _folded(text) if plan.folded or plan.anywhere else ""
+    for table in (plan.words, plan.exact, plan.folded):
+        haystack = folded if table is plan.folded else text
+        # most texts have few words as long as a key: most literals are sought in those only
+        words = _long_words(text) if table is plan.words else ""
         for literal, rules in table.items():
+            if words is not text and table is plan.words and literal not in words:
+                continue
             place = haystack.find(literal)
             if place < 0:
                 continue
@@ -1100,7 +1115,7 @@ def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
                 place = haystack.find(literal, place + 1)
     for rank, rule in plan.anywhere:
         if rule.literals:
-            haystack = (folded or _folded(text)) if rule.ignore_case else text
+            haystack = folded if rule.ignore_case else text
             if not any(literal in haystack for literal in rule.literals):
                 continue
         for match in rule.regex.finditer(text):
@@ -1110,11 +1125,24 @@ def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
                     yield start, end, rank, rule.kind
 
 
+#: What publishing puts in place of a secret.
+_REPLACED = re.compile(r"\[secret:[a-z0-9-]+:[0-9]{12}\]")
+
+
 def find(text: str, rules: Sequence[Rule] = RULES) -> list[Finding]:
     """The secrets in ``text``, in order and without overlaps. Of two rules that find overlapping
-    parts, the longer part names the kind, then the earlier rule; the finding covers both parts."""
+    parts, the longer part names the kind, then the earlier rule; the finding covers both parts. What
+    publishing put in place of a secret is none."""
     found: list[list[Any]] = []
-    for start, end, rank, kind in sorted(_candidates(text, _plan(rules))):
+    candidates = sorted(_candidates(text, _plan(rules)))
+    if candidates and "[secret:" in text:
+        replaced = [match.span() for match in _REPLACED.finditer(text)]
+        candidates = [
+            candidate
+            for candidate in candidates
+            if not any(start < candidate[1] and candidate[0] < end for start, end in replaced)
+        ]
+    for start, end, rank, kind in candidates:
         if found and start < found[-1][1]:
             last = found[-1]
             if (start - end, rank) < (last[4] - last[5], last[2]):
