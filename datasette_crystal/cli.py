@@ -123,6 +123,7 @@ def crystal() -> None:
     datasette crystal import        read them into crystal.db (again and again)
     datasette crystal.db            browse, search and query them
     datasette crystal sources       what is on this machine
+    datasette crystal scan          look for secrets in the database
     datasette crystal demo          a database of sample conversations to look at
     datasette crystal serve         import what is new, and open it in the browser
     """
@@ -550,6 +551,127 @@ def log(database: str, limit: int, everything: bool, as_json: bool) -> None:
 def _local_time(time: str) -> str:
     """A stored time in the local zone, to the minute."""
     return datetime.fromisoformat(time[:-1] + "+00:00").astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+class _ScanFailed(click.ClickException):
+    """No answer: told apart from "there are secrets", which is 1."""
+
+    exit_code = 2
+
+
+@crystal.command(short_help="Look for secrets in a database.")
+@_database_argument
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Rules of your own in YAML or JSON, besides the built-in ones.",
+)
+@click.option(
+    "-k", "--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind. May be repeated."
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="How many lines.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print every place as JSON, without a limit.")
+def scan(
+    database: str, rules_file: str | None, kinds: tuple[str, ...], limit: int, as_json: bool
+) -> None:
+    """Look for secrets in DATABASE (crystal.db unless given): keys, tokens, passwords and private
+    keys, in every text of every table. No secret is printed: only its kind, where it stands, its
+    length and, of a long one, its first four characters.
+
+    The exit code is 0 when nothing was found, 1 when something was, and 2 when DATABASE or the rules
+    can't be read.
+    """
+    from .scan import scan_database
+    from .secret_rules import RULES, RuleError, load_rules
+    from .store import StoreError
+
+    rules = RULES
+    try:
+        if rules_file is not None:
+            rules = (*load_rules(rules_file), *RULES)
+    except RuleError as error:
+        raise _ScanFailed(printable(error)) from None
+    known = sorted({rule.kind for rule in rules})
+    for kind in kinds:
+        if kind not in known:
+            raise click.BadParameter(
+                f"{kind!r} is not one of {', '.join(known)}", param_hint="--kind"
+            )
+    try:
+        places = [
+            place
+            for place in scan_database(database, rules)
+            if not kinds or place.finding.kind in kinds
+        ]
+    except StoreError as error:
+        raise _ScanFailed(printable(error)) from None
+    _print_places(places, limit, as_json)
+    if places:
+        sys.exit(1)
+
+
+def _print_places(places: list[Any], limit: int, as_json: bool) -> None:
+    from .scan import shown_title
+
+    values: dict[tuple[Any, Any], set[str]] = {}
+    for place in places:
+        values.setdefault((place.source, place.session_id), set()).add(place.finding.value)
+
+    def title(place: Any) -> str:
+        return shown_title(place.title or "", values[place.source, place.session_id])
+
+    if as_json:
+        import json
+
+        shown = [
+            {
+                "kind": place.finding.kind,
+                "table": place.table,
+                "column": place.column,
+                "key": list(place.key),
+                "start": place.finding.start,
+                "end": place.finding.end,
+                "preview": place.finding.preview,
+                "source": place.source,
+                "session_id": place.session_id,
+                "title": title(place) if place.title is not None else None,
+            }
+            for place in places
+        ]
+        click.echo(json.dumps(shown, indent=2))
+        return
+    if not places:
+        echo("No secrets found.")
+        return
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for place in places:
+        key = (place.finding.kind, place.finding.value, place.source, place.session_id)
+        groups.setdefault(key, []).append(place)
+    rows: list[list[Any]] = [["Kind", "Secret", "Places", "Where", "Conversation"]]
+    for key, group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]))):
+        first = group[0]
+        where = ", ".join(dict.fromkeys(f"{place.table}.{place.column}" for place in group))
+        conversation = f"{first.source}: {title(first)[:60]}" if first.source else ""
+        rows.append([key[0], first.finding.preview, len(group), where, conversation])
+    table(rows[: limit + 1], right={2})
+    echo()
+    if len(rows) - 1 > limit:
+        echo(f"{_number(len(rows) - 1 - limit, 'more line')}: `--limit {len(rows) - 1}` shows all.")
+    secrets = len({(kind, value) for kind, value, _, _ in groups})
+    sessions = len({key[2:] for key in groups if key[2] is not None})
+    echo(
+        f"{_number(secrets, 'secret')} in {_number(len(places), 'place')} of "
+        f"{_number(sessions, 'conversation')}. Whoever gets this file gets them."
+    )
 
 
 @crystal.command(short_help="A database of sample conversations to look at.")

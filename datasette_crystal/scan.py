@@ -1,0 +1,358 @@
+"""Looks for secrets in a crystal database, and in the bytes of any file.
+
+:func:`scan_database` reads every text of every table and tells where a secret stands.
+:func:`scan_bytes` reads a file as nothing but bytes, in the encodings that text hides in: the last
+look at what is about to be published. Nothing of Datasette is imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import io
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote_to_bytes
+
+from .secret_rules import RULES, Finding, Rule, canonical, find
+
+#: Bytes that are looked at together, and how many of them again with the next ones: the longest
+#: secret that is found for sure, in its longest encoding.
+WINDOW = 1 << 20
+OVERLAP = 1 << 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """A secret in a database: ``finding`` stands in ``column`` of the row of ``table`` with the
+    primary key ``key``, which belongs to the conversation (``source``, ``session_id``) where it
+    belongs to one."""
+
+    table: str
+    column: str
+    key: tuple[Any, ...]
+    finding: Finding
+    source: str | None = None
+    session_id: str | None = None
+    title: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ByteFinding:
+    """A secret in a file: ``kind`` of a rule, or ``known`` for one that was asked for; about how many
+    bytes from the start; and in which encoding it stands there (``raw``, ``escaped``, ``utf-16``,
+    ``base64`` or ``percent``)."""
+
+    kind: str
+    offset: int
+    encoding: str
+    value: str = field(repr=False)
+
+
+# --- A database ----------------------------------------------------------------------------------
+
+
+def scan_database(path: str | Path, rules: Sequence[Rule] = RULES) -> Iterator[Place]:
+    """Every secret in every text, JSON and BLOB of a crystal database, table by table.
+
+    The tables in which full-text search keeps its words are left out: they hold single words of the
+    texts. Raises :class:`datasette_crystal.store.StoreError` where the file is no crystal database
+    or can't be read.
+    """
+    from .store import StoreError, open_readonly
+
+    rules = tuple(rules)
+    connection = open_readonly(path)
+    # a text that is no UTF-8 (of a damaged database) is read as bytes
+    connection.text_factory = _text
+    try:
+        for table in _tables(connection):
+            yield from _scan_table(connection, table, rules)
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {error}") from error
+    finally:
+        connection.close()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    """The tables that hold rows of their own: no views, no full-text tables, nothing of SQLite's."""
+    rows = connection.execute(
+        "select name, coalesce(sql, '') from sqlite_master where type = 'table' order by rowid"
+    ).fetchall()
+    virtual = [name for name, sql in rows if sql.lower().startswith("create virtual table")]
+    shadows = tuple(f"{name}_" for name in virtual)
+    endings = ("data", "idx", "content", "docsize", "config", "segments", "segdir", "stat")
+    return [
+        name
+        for name, _ in rows
+        if name not in virtual
+        and not name.startswith("sqlite_")
+        and not (shadows and name.startswith(shadows) and name.rpartition("_")[2] in endings)
+    ]
+
+
+def _scan_table(
+    connection: sqlite3.Connection, table: str, rules: tuple[Rule, ...]
+) -> Iterator[Place]:
+    info = connection.execute(f"pragma table_info({_quoted(table)})").fetchall()
+    columns = [row[1] for row in info]
+    keys = [row[1] for row in sorted(info, key=lambda row: row[5]) if row[5]]
+    select = ", ".join(map(_quoted, keys)) if keys else "rowid"
+    width = max(1, len(keys))
+    owner = _owner(table, columns)
+    rows = connection.execute(
+        f"select {select}, {owner or 'null'}, {', '.join(map(_quoted, columns))} "
+        f"from {_quoted(table)}"
+    )
+    for row in rows:
+        for column, value in zip(columns, row[width + 1 :], strict=True):
+            for finding in _find_in_value(value, rules):
+                conversation = (
+                    connection.execute(
+                        "select source, session_id, title from conversations where id = ?",
+                        (row[width],),
+                    ).fetchone()
+                    if row[width] is not None
+                    else None
+                )
+                yield Place(
+                    table, column, tuple(row[:width]), finding, *(conversation or (None,) * 3)
+                )
+
+
+def _owner(table: str, columns: list[str]) -> str | None:
+    """SQL for the conversation that a row belongs to."""
+    name = _quoted(table)
+    if table == "conversations":
+        return "id"
+    if "conversation_id" in columns:
+        return f"{name}.conversation_id"
+    if "message_id" in columns:
+        return f"(select m.conversation_id from messages m where m.id = {name}.message_id)"
+    through = {"source_files": f"{name}.id", "unknown_records": f"{name}.source_file_id"}
+    if table in through:
+        return (
+            "(select min(cf.conversation_id) from conversation_files cf "
+            f"where cf.source_file_id = {through[table]})"
+        )
+    return None
+
+
+def _find_in_value(value: object, rules: tuple[Rule, ...]) -> list[Finding]:
+    if isinstance(value, str):
+        return find(value, rules)
+    if isinstance(value, bytes):
+        text = _decoded(value)
+        if text is not None:
+            return find(text, rules)
+        # a picture, an archive: only what proves itself by its form, else noise looks like passwords
+        return find(value.decode("latin-1"), _certain(rules))
+    return []
+
+
+def _decoded(data: bytes) -> str | None:
+    """The text that ``data`` is, in UTF-8 or UTF-16; ``None`` where it is none."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace")
+    head = data[:4096]
+    if head[1::2].count(0) * 4 > len(head):
+        return data.decode("utf-16-le", "replace")
+    if head[::2].count(0) * 4 > len(head):
+        return data.decode("utf-16-be", "replace")
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+# --- A file --------------------------------------------------------------------------------------
+
+_ESCAPES = re.compile(rb"\\+(?:u([0-9a-fA-F]{4})|([nrtbf\"/']))")
+_ESCAPED = {
+    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f",
+    b'"': b'"', b"/": b"/", b"'": b"'",
+}  # fmt: skip
+_ENTITIES = re.compile(rb"&(?:amp;)?(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(amp|lt|gt|quot|apos));")
+_NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
+_UTF16_LE = re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00){8,}")
+_UTF16_BE = re.compile(rb"(?:\x00[\t\n\r\x20-\x7e]){8,}")
+#: Base64 in one piece, or in lines of at least 16 characters; the line breaks may be escaped.
+_BASE64 = re.compile(
+    rb"[A-Za-z0-9+/_-]{16,}(?:(?:\\+r)?(?:\\+n|\r?\n)[A-Za-z0-9+/_-]{2,}){0,100000}"
+)
+_BREAKS = re.compile(rb"(?:\\+r)?(?:\\+n|\r?\n)")
+_URLSAFE = bytes.maketrans(b"-_", b"+/")
+_PERCENT = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?#\[\]-]|%[0-9A-Fa-f]{2}){8,}")
+
+
+def scan_bytes(
+    data: bytes | str | Path | BinaryIO,
+    rules: Sequence[Rule] = RULES,
+    known: Iterable[str] = (),
+) -> Iterator[ByteFinding]:
+    """What ``rules`` find in the bytes of a file, and every place of a ``known`` value.
+
+    ``data`` is bytes, the path of a file, or an open binary file. It is read in overlapping windows,
+    so memory does not grow with its size. Each window is looked at as it is (UTF-8), with the escapes
+    of JSON and HTML undone, as UTF-16 of both byte orders, with base64 decoded from each of its four
+    places, and with percent-encoding undone. The same value in the same encoding is told once for
+    each window. Known values are compared exactly, and without the escapes they came with.
+
+    The tables of a SQLite file lie in pages: a long text may be cut where a page ends. Scan the rows
+    of a database with :func:`scan_database` as well.
+    """
+    rules = tuple(rules)
+    values = _needles(known)
+    for offset, window in _windows(data):
+        told: set[tuple[str, str, str]] = set()
+        for encoding, view, place in _views(window):
+            for kind, value, at in _search(view, rules, values):
+                if (encoding, kind, value) not in told:
+                    told.add((encoding, kind, value))
+                    # a view of the whole window has lost the places: say where the window begins
+                    where = offset + (at if encoding == "raw" else place)
+                    yield ByteFinding(kind, where, encoding, value)
+
+
+def _needles(known: Iterable[str]) -> list[tuple[str, bytes]]:
+    needles: dict[bytes, str] = {}
+    for value in known:
+        bare = canonical(value)
+        # a backslash in a secret is two in JSON, and four in JSON in JSON
+        for form in (value, bare, bare.replace("\\", "\\\\"), bare.replace("\\", "\\" * 4)):
+            if form:
+                needles.setdefault(form.encode("utf-8", "surrogatepass"), value)
+    return [(value, needle) for needle, value in needles.items()]
+
+
+def _windows(data: bytes | str | Path | BinaryIO) -> Iterator[tuple[int, bytes]]:
+    if isinstance(data, str | Path):
+        with open(data, "rb") as file:
+            yield from _windows(file)
+        return
+    source = io.BytesIO(data) if isinstance(data, bytes | bytearray) else data
+    offset = 0
+    kept = b""
+    while True:
+        fresh = source.read(WINDOW)
+        if not fresh:
+            return
+        window = kept + fresh
+        yield offset - len(kept), window
+        offset += len(fresh)
+        kept = window[-OVERLAP:]
+
+
+def _views(window: bytes) -> Iterator[tuple[str, bytes, int]]:
+    """(encoding, bytes, where they began) of what ``window`` says in each encoding."""
+    yield "raw", window, 0
+    plain = window
+    if b"\\" in window or b"&" in window:
+        plain = _ENTITIES.sub(_entity, _ESCAPES.sub(_escape, window))
+        if plain != window:
+            yield "escaped", plain, 0
+    for pattern in (_UTF16_LE, _UTF16_BE):
+        runs = [
+            (match.start(), match.group().replace(b"\0", b"")) for match in pattern.finditer(window)
+        ]
+        for start, run in runs:
+            yield "utf-16", run, start
+            if b"\\" in run:
+                yield "utf-16", _ESCAPES.sub(_escape, run), start
+    for match in _BASE64.finditer(window):
+        run = _BREAKS.sub(b"", match.group()).translate(_URLSAFE)
+        for shift in range(4):
+            decoded = _decode_base64(run[shift:])
+            if decoded:
+                yield "base64", decoded, match.start()
+                if decoded.count(0) * 3 > len(decoded):
+                    yield "base64", decoded.replace(b"\0", b""), match.start()
+    for match in _PERCENT.finditer(window):
+        if b"%" in match.group():
+            yield "percent", unquote_to_bytes(match.group()), match.start()
+            yield "percent", unquote_to_bytes(match.group().replace(b"+", b" ")), match.start()
+
+
+def _decode_base64(run: bytes) -> bytes:
+    whole = len(run) // 4 * 4
+    rest = run[whole:]
+    if len(rest) > 1:
+        run, whole = run + b"=" * (4 - len(rest)), whole + 4
+    try:
+        return base64.b64decode(run[:whole])
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _character(code: int) -> bytes:
+    try:
+        return chr(code).encode("utf-8", "replace")
+    except (ValueError, OverflowError):
+        return b"?"
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    return _character(int(match[1], 16)) if match[1] else _ESCAPED[match[2]]
+
+
+def _entity(match: re.Match[bytes]) -> bytes:
+    if match[1]:
+        return _character(int(match[1]))
+    return _character(int(match[2], 16)) if match[2] else _NAMED[match[3]]
+
+
+def _search(
+    view: bytes, rules: tuple[Rule, ...], values: list[tuple[str, bytes]]
+) -> Iterator[tuple[str, str, int]]:
+    """(kind, value, place) of what is in ``view``."""
+    for value, needle in values:
+        place = view.find(needle)
+        if place >= 0:
+            yield "known", value, place
+    if not rules:
+        return
+    # noise has no context: there a secret has to prove itself by its form
+    sample = view[:4096]
+    if len(sample.translate(None, _PRINTABLE)) * 4 > len(sample):
+        rules = _certain(rules)
+    # one character a byte keeps the places
+    for finding in find(view.decode("latin-1"), rules):
+        value = finding.value.encode("latin-1").decode("utf-8", "replace")
+        yield finding.kind, value, finding.start
+
+
+_PRINTABLE = bytes((*range(9, 14), *range(32, 127)))
+
+
+@functools.cache
+def _certain(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if not rule.by_context)
+
+
+def shown_title(title: str, values: Iterable[str]) -> str:
+    """A title of a conversation with ``values`` without any secret: also where it was cut off in the
+    middle of one."""
+    for finding in reversed(find(title)):
+        title = f"{title[: finding.start]}[{finding.kind}]{title[finding.end :]}"
+    for value in sorted(values, key=len, reverse=True):
+        title = title.replace(value, "[secret]")
+        for length in range(min(len(value), len(title)), 3, -1):
+            if title.rstrip("…").endswith(value[:length]):
+                title = title.rstrip("…")[:-length] + "[secret]…"
+                break
+    return title
