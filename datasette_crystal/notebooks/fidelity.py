@@ -128,7 +128,7 @@ order by s.name
 """)
 columns = [column for column in told.columns if column != "name"]
 cells = told.melt("name", columns, "what", "share").dropna()
-base = alt.Chart(cells, title="What the sources tell").encode(
+base = alt.Chart(cells).encode(
     x=alt.X("what:N", title=None, sort=columns, axis=alt.Axis(labelAngle=-35, orient="top")),
     y=alt.Y("name:N", title=None),
     tooltip=["name", "what", alt.Tooltip("share:Q", format=".1%")],
@@ -142,7 +142,7 @@ numbers = base.mark_text(fontSize=11).encode(
     text=alt.Text("share:Q", format=".0%"),
     color=alt.condition("datum.share > 0.6", alt.value("white"), alt.value("#18212c")),
 )
-(squares + numbers).properties(height=alt.Step(30))
+(squares + numbers).properties(title="What the sources tell", height=alt.Step(30))
 
 # %% [markdown]
 # ## What the tools have deleted

@@ -179,7 +179,7 @@ from file_edits group by path order by edits desc
 name = edits["path"].str.replace(r"^.*[/\\]", "", regex=True)
 edits["ending"] = name.str.extract(r"\.(\w{1,10})$", expand=False).str.lower().fillna("(none)")
 endings = edits.groupby("ending", as_index=False)[["edits", "added", "removed"]].sum()
-endings = endings.nlargest(12, "edits")
+endings = endings.sort_values("edits", ascending=False).head(12)
 alt.Chart(endings, title="Edits by kind of file").mark_bar().encode(
     x=alt.X("edits:Q", title="edits"),
     y=alt.Y("ending:N", title="file ending", sort="-x"),
