@@ -52,6 +52,12 @@ def in_view(locator: Locator) -> bool:
     return bool(box and size and -1 <= box["y"] < size["height"] and box["height"] > 0)
 
 
+def follow(link: Locator) -> None:
+    """Clicks, and waits for the page that this leads to."""
+    with link.page.expect_navigation():
+        link.click()
+
+
 def style(locator: Locator, name: str) -> str:
     return str(locator.evaluate("(element, name) => getComputedStyle(element)[name]", name))
 
@@ -173,9 +179,9 @@ def test_a_subagent_unfolds_in_place(opener: Opener) -> None:
         "Look for more totals",
         "There are none.",
     ]
-    page.get_by_role("link", name="Open this conversation").click()
+    follow(page.get_by_role("link", name="Open this conversation"))
     assert page.locator("h1").inner_text() == "Look for more totals"
-    page.locator(".c-parent a").click()
+    follow(page.locator(".c-parent a"))
     assert page.locator("h1").inner_text() == "The total of a cart"
 
 
@@ -189,7 +195,7 @@ def test_the_outline_leads_to_prompts(opener: Opener) -> None:
     page = opener(RICH)
     entries = page.locator("#c-outline a")
     assert entries.count() == 2
-    entries.nth(1).click()
+    follow(entries.nth(1))
     assert page.url.endswith("#m-u2-rich")
     assert in_view(message(page, "u2-rich"))
     page.wait_for_selector('#c-outline a[aria-current="location"]')
@@ -199,7 +205,7 @@ def test_the_outline_leads_to_prompts(opener: Opener) -> None:
     assert entries.count() == 50 + 14
     entry = page.locator("#c-outline li", has_text="page 12").locator("a")
     assert "Question number 1100?" in entry.inner_text()
-    entry.click()
+    follow(entry)
     assert in_view(message(page, "u1100-long"))
     assert page.locator('.c-pager [aria-current="page"]').first.inner_text() == "12"
 
@@ -207,7 +213,7 @@ def test_the_outline_leads_to_prompts(opener: Opener) -> None:
 def test_permalinks(opener: Opener) -> None:
     uid = "u1150-long"  # in the middle of the 12th page
     page = opener(f"{LONG_TALK}?page=12")
-    message(page, uid).locator(".c-permalink").click()
+    follow(message(page, uid).locator(".c-permalink"))
     address = url_of(page)
     assert f"message={uid}" in address
     page = opener(address)
@@ -226,7 +232,7 @@ def test_filters(opener: Opener) -> None:
     page = opener(RICH)
 
     def shown(label: str) -> list[str]:
-        page.locator(".c-filters").get_by_role("link", name=label, exact=True).click()
+        follow(page.locator(".c-filters").get_by_role("link", name=label, exact=True))
         current = page.locator(".c-filters [aria-current]")
         assert current.inner_text() == label
         found = page.locator("#c-transcript article").all()
@@ -248,7 +254,7 @@ def test_search_within_a_conversation(opener: Opener) -> None:
     assert page.get_by_text("11 messages with “number 77”").is_visible()
     assert page.locator("#c-transcript article").count() == 11
     assert {mark.inner_text() for mark in page.locator("mark").all()} == {"number 77"}
-    message(page, "u776-long").locator(".c-permalink").click()
+    follow(message(page, "u776-long").locator(".c-permalink"))
     page.wait_for_url("**message=u776-long*")
     assert in_view(message(page, "u776-long"))
     assert page.locator("#c-transcript article").count() == 100
@@ -267,7 +273,7 @@ def test_from_chinese_words_to_the_message(opener: Opener) -> None:
     hit = page.locator(".s-messages .s-open")
     assert hit.count() == 1
     assert hit.locator("mark").inner_text() == "库存"
-    hit.click()
+    follow(hit)
     target = page.locator("article.c-target")
     assert target.get_attribute("id") == f"m-a{CHINESE_AT}-long"
     assert target.locator(".c-prose").inner_text() == CHINESE
@@ -286,18 +292,18 @@ def test_search_filters_by_kind_and_source(opener: Opener) -> None:
     kinds = page.get_by_role("navigation", name="By kind")
     label, count = kinds.get_by_role("link", name="Prompt").inner_text().split()
     assert 0 < int(count) < total
-    kinds.get_by_role("link", name=label).click()
+    follow(kinds.get_by_role("link", name=label))
     page.wait_for_url("**kind=prompt*")
     assert page.locator("#s-messages .c-number").inner_text() == count
     labels = page.locator(".s-messages .s-label").all_inner_texts()
     assert labels == ["Prompt"] * int(count)
     assert page.get_by_label("Kind of message").input_value() == "prompt"
     page.get_by_label("Source").select_option("codex")
-    page.get_by_role("button", name="Apply").click()
+    follow(page.get_by_role("button", name="Apply"))
     page.wait_for_url("**source=codex*")
     # what was left empty is not in the address
     assert "role=" not in page.url and "since=" not in page.url
-    page.get_by_role("link", name="Clear filters").click()
+    follow(page.get_by_role("link", name="Clear filters"))
     page.wait_for_url(lambda url: "kind=" not in url)
     assert int(page.locator("#s-messages .c-number").inner_text()) == total
 
@@ -429,7 +435,7 @@ def test_the_conversations_before_and_after(opener: Opener) -> None:
     assert page.locator("#c-later").count() == 0
     page.keyboard.press("p")
     page.wait_for_url(f"**/{LONG_TALK}")
-    page.locator("#c-earlier").click()
+    follow(page.locator("#c-earlier"))
     page.wait_for_url(f"**/{RICH}")
     assert page.locator("h1").inner_text() == "The total of a cart"
 
@@ -474,24 +480,24 @@ def test_everything_works_without_scripts(opener: Opener) -> None:
     assert page.locator("#c-outline a").first.is_visible()
     page.locator("details.c-call-agent > summary").click()
     page.locator("details.c-subagent > summary").click()
-    page.get_by_role("link", name="Open the subagent’s conversation").click()
+    follow(page.get_by_role("link", name="Open the subagent’s conversation"))
     assert page.locator("h1").inner_text() == "Look for more totals"
     page.goto(opener.site.url(LONG_TALK))
-    page.locator(".c-pager").first.get_by_role("link", name="Later").click()
+    follow(page.locator(".c-pager").first.get_by_role("link", name="Later"))
     assert message(page, "u100-long").is_visible()
     page.get_by_label("Search in this conversation").fill("number 1499")
-    page.get_by_role("button", name="Search").click()
+    follow(page.get_by_role("button", name="Search"))
     assert page.locator("#c-transcript article").count() == 1
     page.goto(opener.site.url(f"{TEA}/search"))
     page.get_by_label("Words to look for").fill("数据")
-    page.get_by_role("button", name="Search").click()
-    page.locator(".s-messages .s-open").first.click()
+    follow(page.get_by_role("button", name="Search"))
+    follow(page.locator(".s-messages .s-open").first)
     assert in_view(page.locator("article.c-target"))
     page.goto(opener.site.url("demo/-/crystal"))
     page.locator(".c-o-data summary").first.click()
     assert page.locator(".c-o-data table").first.is_visible()
     page.get_by_label("Source").select_option("codex")
-    page.get_by_role("button", name="Apply").click()
+    follow(page.get_by_role("button", name="Apply"))
     assert page.locator(".c-o-list p").first.inner_text().count("Codex CLI") == 1
 
 
@@ -542,12 +548,12 @@ def test_a_walk_behind_a_base_url(opener: Opener, prefixed_site: Site) -> None:
         assert all(link.startswith(prefixed_site.root) for link in links), links
 
     inside()
-    page.locator(".c-nav").get_by_role("link", name="Search").click()
+    follow(page.locator(".c-nav").get_by_role("link", name="Search"))
     page.get_by_label("Words to look for").fill("cart")
     page.keyboard.press("Enter")
     page.wait_for_url("**q=cart*")
     inside()
-    page.locator(".s-messages .s-open").first.click()
+    follow(page.locator(".s-messages .s-open").first)
     assert in_view(page.locator("article.c-target"))
     inside()
     page.goto(prefixed_site.url(RICH))
@@ -557,41 +563,38 @@ def test_a_walk_behind_a_base_url(opener: Opener, prefixed_site: Site) -> None:
     page.locator("details.c-subagent > summary").click()
     page.locator("details.c-subagent article").first.wait_for()
     page.goto(prefixed_site.url("tea+house/messages?_search=cart"))
-    page.locator(".crystal-notice a").click()
+    follow(page.locator(".crystal-notice a"))
     page.wait_for_url("**/search?q=cart")
     assert page.locator(".s-messages mark").first.inner_text() == "cart"
 
 
 def test_tables_lead_to_the_conversations(opener: Opener) -> None:
     page = opener("tea+house/conversations")
-    page.locator("td.col-title a", has_text="The total of a cart").click()
+    follow(page.locator("td.col-title a", has_text="The total of a cart"))
     assert page.locator("h1").inner_text() == "The total of a cart"
     page = opener(f"tea+house/messages?uid=a{CHINESE_AT}-long")
-    page.locator("td.col-title a").click()
+    follow(page.locator("td.col-title a"))
     assert in_view(page.locator("article.c-target"))
     page = opener("tea+house/what_did_i_ask_about?words=picture")
-    page.locator("td.col-prompt a").click()
+    follow(page.locator("td.col-prompt a"))
     assert page.locator("article.c-target").get_attribute("id") == "m-u1-rich"
     page = opener("tea+house/messages?kind=prompt&_search=picture")
-    page.get_by_role("link", name="read", exact=True).click()
+    follow(page.get_by_role("link", name="read", exact=True))
     assert page.locator("h1").inner_text() == "1 message"
     assert page.locator("article.c-person").count() == 1
 
 
 def test_from_the_overview_to_the_rows(opener: Opener) -> None:
     page = opener("demo/-/crystal")
-    bar = page.locator(".c-o-plot a").first
-    href = bar.get_attribute("href")
-    assert href
-    page.locator(".c-o-list a.c-o-main").first.click()
+    follow(page.locator(".c-o-list a.c-o-main").first)
     assert page.locator("#c-transcript article").count() > 0
     page.go_back()
     figure = page.locator(".c-o-figures a", has_text="Prompts")
     count = figure.locator(".c-o-value").inner_text()
-    figure.click()
-    assert re.search(rf"\b{count} rows", page.locator("body").inner_text())
+    follow(figure)
+    assert page.get_by_role("heading", name=re.compile(rf"^{count} rows")).count() == 1
     page.go_back()
-    page.get_by_role("link", name="by model").click()
+    follow(page.get_by_role("link", name="by model"))
     page.wait_for_url("**by=model*")
     assert "claude" in page.locator(".c-o-legend").inner_text()
 
