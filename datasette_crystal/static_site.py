@@ -19,7 +19,9 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -27,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from .site_index import SiteIndex, data_script
+from .site_index import MAX_INDEXED, SiteIndex, data_script
 from .store import StoreError, is_crystal, open_readonly
 from .text import first_line, milliseconds_between
 from .web import blocks, overview, render
@@ -91,12 +93,14 @@ def write_site(
     *,
     title: str | None = None,
     indexing: bool = False,
+    jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> SiteReport:
     """Writes the conversations of a crystal database as a static site into ``directory``.
 
     ``title`` is shown on every page (:data:`DEFAULT_TITLE` unless given). Search engines are asked to stay
-    away unless ``indexing``. ``progress`` is called with the numbers of conversations written and to
+    away unless ``indexing``. ``jobs`` processes make the pages; more than one only in a program that
+    can be started anew in each of them, see :mod:`multiprocessing`. ``progress`` is called with the numbers of conversations written and to
     be written.
 
     The directory must not be there yet, or be empty, or hold a site that was written before: of that
@@ -119,15 +123,15 @@ def write_site(
     if not is_crystal(connection):
         connection.close()
         raise SiteError(f"{database} is empty")
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")
     beside = place.with_name(f".{place.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         beside.mkdir(parents=True)
         site = _Site(connection, beside, title or DEFAULT_TITLE, indexing)
-        report = site.write(place, progress or (lambda done, all_: None))
+        with closing(_parts(site, Path(database), jobs)) as parts:
+            report = site.write(place, parts, progress or (lambda done, all_: None))
         _put_in_place(beside, place, known)
         return report
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, BrokenExecutor) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise SiteError(f"Can't write the site into {directory}: {reason}") from error
     finally:
@@ -263,12 +267,27 @@ select (select min(day) from daily_usage where day >= :first),
 """
 
 
+#: A message as :meth:`SiteIndex.add` takes it.
+Entry = tuple[str, str, str, int, "str | None", str]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What became of a conversation: its files and their sizes, images by their attachments, and
+    messages to be found."""
+
+    written: dict[str, int]
+    images: dict[int, str]
+    entries: list[Entry]
+
+
 class _Site:
     """A site while it is written into a folder."""
 
     def __init__(
         self, connection: sqlite3.Connection, folder: Path, title: str, indexing: bool
     ) -> None:
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self.connection = connection
         self.reader = Reader(connection)
         self.folder = folder
@@ -277,6 +296,7 @@ class _Site:
         self.index = SiteIndex()
         self.written: dict[str, int] = {}
         self.images: dict[int, str] = {}
+        self.entries: list[Entry] = []
         self.data = hashlib.blake2b(digest_size=6)
         self.templates = _templates()
         sources = self._rows("select id, name from sources order by id")
@@ -317,7 +337,7 @@ class _Site:
         self._write(name, self.templates.get_template(template).render(crystal=frame, **view))
 
     def image(self, id: int) -> str:
-        """The file of an attachment that is an image; empty where it is none."""
+        """The file that an attachment is when it is an image; empty when it is none."""
         if id not in self.images:
             row = self._rows("select media_type, content from attachments where id = ?", (id,))[0]
             media_type = blocks.image_type(row[0], row[1])
@@ -325,21 +345,31 @@ class _Site:
             if media_type is not None:
                 digest = hashlib.sha256(row[1]).hexdigest()[:32]
                 name = f"images/{digest}.{_ENDINGS[media_type]}"
-                if name not in self.written:
-                    self._write(name, row[1])
             self.images[id] = name
         return self.images[id]
 
     # ---- all of it
 
-    def write(self, place: Path, progress: Callable[[int, int], None]) -> SiteReport:
-        rows = self._rows(_CONVERSATIONS_SQL)
+    def conversations(self) -> list[sqlite3.Row]:
+        return self._rows(_CONVERSATIONS_SQL)
+
+    def write(
+        self, place: Path, parts: Iterable[_Part], progress: Callable[[int, int], None]
+    ) -> SiteReport:
+        rows = self.conversations()
         firsts = []
-        for number, row in enumerate(rows):
-            progress(number, len(rows))
+        progress(0, len(rows))
+        for number, part in enumerate(parts, 1):
             firsts.append(self.index.count)
-            self._conversation(row)
-        progress(len(rows), len(rows))
+            self.written |= part.written
+            for id, name in part.images.items():
+                if name and name not in self.written:
+                    found = self._rows("select content from attachments where id = ?", (id,))
+                    self._write(name, found[0][0])
+            for entry in part.entries:
+                for name, script in self.index.add(*entry):
+                    self._write_data(name, script)
+            progress(number, len(rows))
         for name, content in self.index.finish():
             self._write_data(name, content)
         self._lists(rows, firsts)
@@ -360,8 +390,10 @@ class _Site:
 
     # ---- a conversation
 
-    def _conversation(self, listed: sqlite3.Row) -> None:
-        names = {"source": listed["source"], "session_id": listed["session_id"]}
+    def conversation(self, source: str, session_id: str) -> _Part:
+        """Writes the pages of a conversation."""
+        self.written, self.images, self.entries = {}, {}, []
+        names = {"source": source, "session_id": session_id}
         row = dict(self._rows(live.CONVERSATION_SQL, names)[0])
         folder = folder_name(row["source"], row["session_id"])
         lines = self._rows(live.LINES_SQL, {"id": row["id"], "limit": live.MAX_MESSAGES})
@@ -412,9 +444,10 @@ class _Site:
             }
             name = f"conversations/{folder}/{_page_file(page)}"
             self._render("crystal_conversation.html", name, "", view)
-            self._add_to_index(page, shown, page_rows)
+            self._add_entries(page, shown, page_rows)
+        return _Part(self.written, self.images, self.entries)
 
-    def _add_to_index(self, page: int, shown: Sequence[Any], rows: Mapping[str, Any]) -> None:
+    def _add_entries(self, page: int, shown: Sequence[Any], rows: Mapping[str, Any]) -> None:
         for line in shown:
             if line["inherited"]:
                 continue  # found where it was written
@@ -425,15 +458,9 @@ class _Site:
             if text:
                 family = blocks.family_of_kind(message["kind"])
                 letter = {"person": "p", "model": "m"}.get(family, "o")
-                for name, content in self.index.add(
-                    letter,
-                    blocks.label_of_kind(message["kind"]),
-                    anchor(line["uid"]),
-                    page,
-                    message["timestamp"],
-                    text,
-                ):
-                    self._write_data(name, content)
+                label = blocks.label_of_kind(message["kind"])
+                place = (anchor(line["uid"]), page, message["timestamp"])
+                self.entries.append((letter, label, *place, text[:MAX_INDEXED]))
 
     # ---- the list, the overview, the search
 
@@ -602,6 +629,40 @@ def _fields(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         options.sort(key=lambda option: (option[1].lower(), option[0]))
         fields.append({"name": name, "label": label, "options": options})
     return fields
+
+
+# --------------------------------------------------------------------------- many processes
+
+
+def _parts(site: _Site, database: Path, jobs: int) -> Generator[_Part, None, None]:
+    """Writes the pages of all conversations, and gives what became of them in the site's order."""
+    names = [(row["source"], row["session_id"]) for row in site.conversations()]
+    if jobs < 2 or len(names) < 2:
+        maker = _Site(site.connection, site.folder, site.title, site.indexing)
+        for name in names:
+            yield maker.conversation(*name)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    made_of = (database, site.folder, site.title, site.indexing)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _start_worker, made_of)
+    try:
+        yield from pool.map(_work, names, chunksize=4)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_worker: _Site
+
+
+def _start_worker(database: Path, folder: Path, title: str, indexing: bool) -> None:
+    global _worker
+    _worker = _Site(open_readonly(database), folder, title, indexing)
+
+
+def _work(name: tuple[str, str]) -> _Part:
+    return _worker.conversation(*name)
 
 
 # --------------------------------------------------------------------------- templates, assets

@@ -413,6 +413,11 @@ def test_two_runs_write_the_same(tmp_path: Path, demo: Path) -> None:
     assert files(tmp_path / "again") == files(demo)
 
 
+def test_several_processes_write_the_same(tmp_path: Path, demo: Path) -> None:
+    write_site(demo.parent / "demo.db", tmp_path / "again", jobs=2)
+    assert files(tmp_path / "again") == files(demo)
+
+
 def test_a_site_is_written_anew(tmp_path: Path) -> None:
     """What the site consisted of goes, and what was added by hand stays."""
     small(tmp_path / "one.db", message("u1", "Hello"), message("a1", "Hi"), session_id="one")
