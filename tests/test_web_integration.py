@@ -507,3 +507,28 @@ async def test_jump(path: Path) -> None:
     for whole in ({"allow": {"id": "root"}},):
         denied = await serve(path, **{"my archive": whole})
         assert await jump(denied, "conversations") == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/my~20archive/-/crystal",
+        "/my~20archive/-/crystal/search?q=cart&outputs=1&in=commands",
+        "/-/crystal/search?q=cart",
+        "/my~20archive/messages.read",
+        "/my~20archive/conversations.read",
+        "/my~20archive/-/crystal/toy/evil",
+    ],
+)
+async def test_no_page_needs_threads(path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Datasette Lite, which runs in a browser, has none."""
+    datasette = Datasette([str(path)], settings={"num_sql_threads": 0})
+    await datasette.invoke_startup()
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("no threads here")
+
+    monkeypatch.setattr("asyncio.to_thread", refuse)
+    response = await datasette.client.get(url)
+    assert response.status_code == 200, response.text[:500]

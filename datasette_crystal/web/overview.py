@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from .. import model
 from . import charts, cost
-from .pages import guarded, may_see, open_database, render
+from .pages import guarded, in_thread, may_see, open_database, render
 from .urls import OVERVIEW, conversation_url, overview_url
 
 #: Everything that the page cannot do without, and what its optional parts are made of.
@@ -634,8 +634,8 @@ async def _overview(datasette: Any, request: Any) -> Any:
     )
     links = Links(datasette, db.name, scope, zone)
     page = Page(links, labels, filters, oldest, newest, today + timedelta(days=1), dict(kinds))
-    context = await asyncio.to_thread(
-        page.context, usage, newest_conversations, tools, files, health
+    context = await in_thread(
+        datasette, page.context, usage, newest_conversations, tools, files, health
     )
     context |= {
         "problems": problems,

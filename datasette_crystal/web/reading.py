@@ -3,7 +3,6 @@ format ``read`` beside JSON and CSV."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from . import blocks, render
 from .conversation import PAGE_SECONDS, TABLES, PageLinks, Request
 from .defaults import is_crystal
 from .integration import known_numbers
-from .pages import SECURITY_HEADERS, may_see
+from .pages import SECURITY_HEADERS, in_thread, may_see
 from .pages import render as render_page
 from .transcript import rows_of, transcript
 from .urls import conversation_url
@@ -145,7 +144,7 @@ async def _groups(datasette: Any, db: Any, ids: Sequence[int]) -> list[dict[str,
             for conversation, part in parts
         ]
 
-    return await asyncio.to_thread(made)
+    return await in_thread(datasette, made)
 
 
 def _group(

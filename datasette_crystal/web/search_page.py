@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .defaults import crystal_databases
-from .pages import guarded, may_see, open_database, render
+from .pages import guarded, in_thread, may_see, open_database, render
 from .search_terms import Passage, Term, Terms, marked, parse, passage, read_passage
 from .urls import SEARCH, conversation_url, search_all_url, search_url
 
@@ -467,7 +467,8 @@ async def _messages(this: Look, found: Found) -> None:
         "left join projects p on p.id = c.project_id order by i.key",
         {"ids": str(ids[: form.size])},
     )
-    found.messages = await asyncio.to_thread(_message_hits, this, [dict(row) for row in rows])
+    hits = [dict(row) for row in rows]
+    found.messages = await in_thread(this.datasette, _message_hits, this, hits)
 
 
 def _total(counts: Mapping[tuple[str, str], int], form: Form) -> int:
@@ -652,7 +653,7 @@ async def _output_parts(this: Look, ids: list[int]) -> dict[int, Passage]:
         found = {row[0]: passage(row[1] or "", this.terms.wanted) for row in rows}
         return {id_: part for id_, (part, most) in found.items() if most}
 
-    return await asyncio.to_thread(parts)
+    return await in_thread(this.datasette, parts)
 
 
 # --------------------------------------------------------------------------- pages
@@ -663,7 +664,7 @@ async def search(datasette: Any, request: Any) -> Any:
     """``/{db}/-/crystal/search``, and with ``.json``."""
     db = await open_database(datasette, request, TABLES)
     form = Form.of(request.args)
-    terms = await asyncio.to_thread(parse, form.q)
+    terms = await in_thread(datasette, parse, form.q)
     found = await look(datasette, db.name, db, form, terms, request.actor)
     return await _answer(datasette, request, form, terms, [found], db.name)
 
@@ -686,7 +687,7 @@ async def search_all(datasette: Any, request: Any) -> Any:
             else NotFound("There is no crystal database")
         )
     form = Form.of(request.args)
-    terms = await asyncio.to_thread(parse, form.q)
+    terms = await in_thread(datasette, parse, form.q)
     # the page is cut from what all of them have up to it
     form = replace(form, page=min(form.page, MAX_PAGE_OF_ALL), size=min(form.size, 50))
     deep = replace(form, page=1, size=form.page * form.size + 1)
