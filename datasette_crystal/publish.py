@@ -29,7 +29,7 @@ from sqlite_utils import Database
 from . import search, usage
 from .migrations import APPLICATION_ID, ensure_late_indexes, migrations
 from .model import Attachment, ParsedMessage, ParsedToolCall
-from .redact import PLACEHOLDER, Redactor, users_in
+from .redact import PLACEHOLDER, Redactor, is_placeholder, users_in
 from .secret_rules import RULES, Rule
 from .store import (
     Store,
@@ -63,6 +63,7 @@ _BATCH = 500
 _HARMLESS = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}Z|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{1,5}|"
 )
+_IN_A_KEY = re.compile(r"[A-Za-z0-9_+/=-]")
 _MARK = "# Written by `datasette crystal publish`"
 
 
@@ -576,7 +577,10 @@ def _check_words(source: sqlite3.Connection, words: Iterable[str]) -> None:
     """A word that the database itself is made of cannot be taken out of it."""
     schema = "\n".join(row[0] or "" for row in source.execute("select sql from sqlite_master"))
     sources = " ".join(
-        f"{row[0]} {row[1]}" for row in source.execute("select id, name from sources")
+        name
+        for row in source.execute("select id, name from sources")
+        for name in row
+        if re.fullmatch(r"[\w ()-]{1,30}", name)
     )
     own = f"{schema} {sources} secret user host email redacted invalid published".lower()
     for word in words:
@@ -611,9 +615,12 @@ class _Copy:
         self.chosen = dict(source.execute("select id, new from temp.chosen"))
         #: The last row of each table before something new was learned: up to there it is read again.
         self.stale: dict[str, int] = {}
+        self.store = Store(source, "", lambda: "")  # asked for titles only
+        self.cuts: dict[int, list[tuple[str, str, bool]]] = {}
 
     def run(self) -> None:
         rows = self.report.rows
+        self._find_cuts()
         for table, read in (
             ("messages", self._messages),
             ("tool_calls", self._calls),
@@ -625,10 +632,6 @@ class _Copy:
         self.texts.forget()
         if self.texts.redactor is not None:
             self.progress("Looking for names again")
-            learned = self.texts.redactor.learned
-            self._streamed()
-            if self.texts.redactor.learned != learned:
-                self.stale = dict.fromkeys(self.stale, 2**62)
             for table in ("messages", "tool_calls", "file_edits", "attachments"):
                 self._again(table)
         self.progress("Finishing")
@@ -671,6 +674,8 @@ class _Copy:
             if row["content"] and row["kind"] == "local-output" and not self.options.tool_output:
                 row["content"] = ""
                 dropped["tool output"] = dropped.get("tool output", 0) + 1
+            if row["id"] in self.cuts:
+                row["content"] = self._without_cuts(row["id"], row["content"])
             row = self._row(row, "messages", leave=("uid", "new_uid", "source"))
             row["characters"] = len(row["content"])
             yield row
@@ -733,60 +738,54 @@ class _Copy:
             1,
         ):
             row |= {"id": number, "message_id": row["new_message"]}
-            digest = row["sha256"]
             if row["content"] is not None and not self.options.attachments:
-                row["content"] = digest = (
-                    None  # a hash would tell which of the files one knows it was
-                )
+                row["content"] = None
                 dropped["attachments"] = dropped.get("attachments", 0) + 1
             content = self.texts.blob(row["content"], "attachments.content")
             if content != row["content"]:
-                digest = hashlib.sha256(content).hexdigest()
                 row["size"] = len(content)
             row["sha256"] = None
             row = self._row(row, "attachments")
-            yield row | {"content": content, "sha256": digest if content is not None else None}
+            # without the content no hash either: it would tell which of the files one knows it was
+            digest = None if content is None else hashlib.sha256(content).hexdigest()
+            yield row | {"content": content, "sha256": digest}
 
-    def _streamed(self) -> None:
-        """A secret may be cut in two by the end of one message and the beginning of the next."""
+    def _find_cuts(self) -> None:
+        """A secret may be cut in two by the end of one message and the beginning of the next, as
+        when a stream broke off: remembers what to take out of which message."""
         redactor = self.texts.redactor
-        assert redactor is not None
-        last: tuple[int, str, int, str] | None = None
-        split: list[tuple[int, str, int, str, str, str]] = []
-        for id_, conversation, role, head, tail in self.target.execute(
-            "select id, conversation_id, role, substr(content, 1, 200), substr(content, -200) "
-            "from messages where content <> '' order by conversation_id, position"
+        if redactor is None:
+            return
+        last: tuple[int, tuple[int, str], str] | None = None
+        for id_, owner, role, head, tail in self.source.execute(
+            "select s.new, s.owner, m.role, substr(m.content, 1, 200), substr(m.content, -200) "
+            "from temp.shown s join messages m on m.id = s.id where m.content <> '' "
+            "order by s.owner, s.position"
         ):
-            if last is not None and last[1:3] == (conversation, role):
-                before, after = last[3], head
-                # where a person or a sentence ends there is a space
-                if before[-1:].strip() and after[:1].strip():
-                    for finding in redactor.findings(before + after):
+            if last is not None and last[1] == (owner, role):
+                before = last[2]
+                # where a sentence ends there is a full stop or a space
+                if _IN_A_KEY.match(before, len(before) - 1) and _IN_A_KEY.match(head):
+                    for finding in redactor.findings(before + head):
                         if finding.start < len(before) < finding.end:
-                            redactor.learn(finding.value, finding.kind)
-                            split.append(
-                                (
-                                    last[0],
-                                    before[finding.start :],
-                                    id_,
-                                    after[: finding.end - len(before)],
-                                    finding.value,
-                                    finding.kind,
-                                )
-                            )
-            last = (id_, conversation, role, tail)
-        for first, end, second, start, value, kind in split:
-            placeholder = redactor.learn(value, kind)
-            for id_, piece, at_end in ((first, end, True), (second, start, False)):
-                content = self.target.execute(
-                    "select content from messages where id = ?", (id_,)
-                ).fetchone()[0]
-                if at_end and content.endswith(piece):
-                    content = content[: len(content) - len(piece)] + placeholder
-                elif not at_end and content.startswith(piece):
-                    content = placeholder + content[len(piece) :]
-                self.target.execute("update messages set content = ? where id = ?", (content, id_))
-                redactor.counts["messages.content", kind] += 1
+                            placeholder = redactor.learn(finding.value, finding.kind)
+                            end = before[finding.start :]
+                            start = head[: finding.end - len(before)]
+                            self.cuts.setdefault(last[0], []).append((end, placeholder, True))
+                            self.cuts.setdefault(id_, []).append((start, placeholder, False))
+            last = (id_, (owner, role), tail)
+
+    def _without_cuts(self, id_: int, content: str) -> str:
+        assert self.texts.redactor is not None
+        for piece, placeholder, at_end in self.cuts.get(id_, ()):
+            if at_end and content.endswith(piece):
+                content = content[: len(content) - len(piece)] + placeholder
+            elif not at_end and content.startswith(piece):
+                content = placeholder + content[len(piece) :]
+            else:
+                continue
+            self.texts.redactor.counts["messages.content", placeholder.split(":")[1]] += 1
+        return content
 
     def _again(self, table: str) -> None:
         """Names and secrets that were learned late, in the texts that were copied before."""
@@ -969,6 +968,12 @@ class _Copy:
         }
         if row["kind"] == "fork" and fixed["parent_id"] is None:
             fixed["kind"] = "main"  # nothing tells of what it went on from
+        if row["title"] == self.store.default_title(row["id"]) and row["title_origin"] not in (
+            "user",
+            "tool",
+            "summary",
+        ):
+            fixed["title"] = ""
         row = self._row(row | {"session_id": "", "parent_session_id": None}, "conversations")
         row["machine"] = self._machine(row["machine"])
         return row | fixed
@@ -1005,8 +1010,9 @@ class _Copy:
             updates.append((title, id_))
         self.target.executemany("update messages set title = ? where id = ?", updates)
         store = Store(self.target, "", lambda: "")
-        for (id_,) in self.target.execute("select id from conversations order by id").fetchall():
-            store.refresh_title(id_)
+        for id_, title in self.target.execute("select id, title from conversations").fetchall():
+            if not title:
+                store.refresh_title(id_)
             store.refresh_counts(id_)
 
     def _derived(self) -> None:
@@ -1062,7 +1068,8 @@ def _verify(path: Path, redactor: Redactor, options: Options, report: Report) ->
     from .scan import scan_bytes
 
     for finding in scan_bytes(path, options.rules, known=redactor.values):
-        report.found[_where(finding), str(getattr(finding, "kind", "value"))] += 1
+        if not is_placeholder(finding.value):
+            report.found[f"the file ({finding.encoding})", finding.kind] += 1
     connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
     before = Counter(redactor.counts)
     try:
@@ -1074,6 +1081,9 @@ def _verify(path: Path, redactor: Redactor, options: Options, report: Report) ->
                         continue
                     if redactor.again(value) != value:
                         report.found[f"{table}.{name}", "name"] += 1
+                    # in the file a long text is cut where a page ends
+                    for found in redactor.findings(value):
+                        report.found[f"{table}.{name}", found.kind] += 1
     finally:
         redactor.counts = before
         connection.close()
@@ -1100,7 +1110,8 @@ def _write_site(
             for file in sorted(site.rglob("*")):
                 if file.is_file():
                     for finding in scan_bytes(file, options.rules, known=known):
-                        report.found[f"site, {_where(finding)}", str(finding.kind)] += 1
+                        if not is_placeholder(finding.value):
+                            report.found[f"the site ({finding.encoding})", finding.kind] += 1
     except SiteError as error:
         shutil.rmtree(site, ignore_errors=True)
         raise PublishError(str(error)) from None
@@ -1118,10 +1129,6 @@ def _place_site(site: Path, place: Path, database: Path) -> None:
         place_site(site, place)
     except SiteError as error:
         raise PublishError(f"{database} was published, but not the site: {error}") from None
-
-
-def _where(finding: Any) -> str:
-    return str(getattr(finding, "encoding", "") or getattr(finding, "form", "") or "bytes")
 
 
 # --------------------------------------------------------------------------- metadata.yml

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from .secret_rules import RULES, Finding, Rule, find
+from .secret_rules import RULES, Finding, Rule, canonical, find
 from .text import clean
 
 #: What this module writes in place of something. Never redacted again, never a finding.
@@ -31,7 +31,6 @@ PLACEHOLDER = re.compile(
     r"\[secret:[a-z0-9-]+:[0-9]{12}\]|email-[0-9]+@redacted\.invalid"
     r"|(?<![\w-])(?:user|host|redacted)-[0-9]+(?![\w-])"
 )
-_SECRET_PLACEHOLDER = re.compile(r"\[secret:[a-z0-9-]+:[0-9]{12}\]")
 
 #: Names that say nothing about anybody, or that are so common as words that a text would be
 #: unreadable without them. They are replaced in paths and prompts, and stay where they stand alone.
@@ -79,6 +78,7 @@ _FILE_ENDINGS = frozenset(
 
 # Every repetition below is bounded, or followed by what it cannot itself match: linear on any text.
 _SEPARATOR = r"(?:\\{0,8}/|\\{1,8}|%(?:25){0,3}(?:2[Ff]|5[Cc]))"
+_BEFORE = re.compile(_SEPARATOR + r"\Z")
 _NAME = r"\w(?:[\w.~-]{0,62}[\w~])?"
 _HOME = re.compile(
     rf"({_SEPARATOR})((?i:home|users|documents%20and%20settings|documents and settings))"
@@ -98,7 +98,7 @@ _SLUG = re.compile(
     r"([A-Za-z0-9]{1,64})"
 )
 _AT = re.compile(r"(?:@|%40|\\u0040)([^\W_](?:[\w-]{0,62})(?:\.[\w-]{1,63}){0,8})", re.IGNORECASE)
-_LOCAL = re.compile(r"[\w.+-]{1,64}\Z")
+_OWN_ADDRESS = re.compile(r"email-[0-9]{1,9}@redacted\.invalid\Z")
 _ESCAPED = re.compile(r"[nrtbf]")
 _COLOURED = re.compile(r"[0-9]{1,3}m")
 _PROMPT_END = re.compile(
@@ -263,8 +263,7 @@ class Redactor:
     def fingerprint(self, value: str) -> str:
         """Twelve digits that are the same for equal secrets under one key. Spellings of one value,
         as JSON and plain, are equal."""
-        plain = value.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\/", "/")
-        plain = plain.replace("\r\n", "\n").replace('\\"', '"')
+        plain = canonical(value).replace("\r\n", "\n")
         digest = hmac.new(self._key, plain.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"{int.from_bytes(digest.digest()[:8], 'big') % 10**12:012d}"
 
@@ -354,7 +353,6 @@ class Redactor:
             finding
             for finding in find(text, self.rules)
             if not ("-" in finding.value and is_placeholder(finding.value))
-            and not _SECRET_PLACEHOLDER.search(finding.value)
         ]
 
     def _known(self, text: str, local: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
@@ -548,7 +546,7 @@ class Redactor:
             text = self._word_pattern.sub(lambda match: self._own_word(match, where), text)
         if "=" in text:
             for match in _ENVIRONMENT.finditer(text):
-                if name := match[1] and match[3] or match[4]:
+                if name := (match[1] and match[3]) or match[4]:
                     if not PLACEHOLDER.fullmatch(name):
                         self.add_user(name, trusted=True)
                 elif not PLACEHOLDER.fullmatch(match[3]):
@@ -593,11 +591,15 @@ class Redactor:
     def _addresses(self, text: str, where: str) -> str:
         parts: list[str] = []
         at = 0
+        remote = any(command in text for command in ("ssh", "scp", "rsync", "sftp", "mosh"))
         for match in _AT.finditer(text):
-            before = _LOCAL.search(text, max(at, match.start() - 64), match.start())
-            if before is None:
+            start, first = match.start(), max(at, match.start() - 64)
+            while start > first and (text[start - 1].isalnum() or text[start - 1] in "_.+-"):
+                start -= 1
+            if start == match.start() or _OWN_ADDRESS.search(
+                text, max(0, start - 30), match.start()
+            ):
                 continue
-            start = before.start()
             if start and text[start - 1] == "\\" and _ESCAPED.match(text, start, match.start() - 1):
                 start += 1  # the n of \n
             elif start and text[start - 1] in "[;":
@@ -627,7 +629,8 @@ class Redactor:
                 if sign != "@":
                     new = new.replace("@", sign)
             elif local.lower() != "git" and (
-                _PROMPT_END.match(text, end) or _SSH.search(text, max(at, start - 90), start)
+                _PROMPT_END.match(text, end)
+                or (remote and _SSH.search(text, max(at, start - 90), start))
             ):
                 host, user = domain, local
                 if not PLACEHOLDER.fullmatch(host):
@@ -660,10 +663,9 @@ class Redactor:
         for place in sorted(places):
             if place < at:
                 continue
-            match = _HOME.search(text, max(at, place - 40), place + 200)
-            while match is not None and match.start(2) < place and match.end(2) <= place:
-                match = _HOME.search(text, match.start(3), place + 200)
-            if match is None or match.start(2) > place or match.end() <= at:
+            before = _BEFORE.search(text, max(at, place - 9), place)
+            match = _HOME.match(text, before.start()) if before else None
+            if match is None:
                 continue
             new = self._home(match, where)
             if new != match[0]:
@@ -735,7 +737,7 @@ class Redactor:
     def _names(self, text: str, where: str) -> str:
         if not self._alone:
             return text
-        if self._pattern_of != len(self._alone):
+        if self._pattern is None or self._pattern_of != len(self._alone):
             spellings = {
                 spelling.lower(): key for key in self._alone for spelling in _spellings(key)
             }
@@ -758,16 +760,16 @@ class Redactor:
                 return text
         elif self._first_words.isdisjoint(_WORD.findall(lowered)):
             return text
-        assert self._pattern is not None
 
         def name(match: re.Match[str]) -> str:
-            kind, placeholder = self._alone[self._spelled[match[0].lower()]]
+            # İ and its like are other letters in lower case
+            key = self._spelled.get(match[0].lower())
+            if key is None:
+                return match[0]
+            kind, placeholder = self._alone[key]
             self.counts[where, kind] += 1
             return placeholder
 
-        # İ and its like have another length in lower case
-        if any(match.lower() not in self._spelled for match in self._pattern.findall(text)):
-            return text
         return self._pattern.sub(name, text)
 
 

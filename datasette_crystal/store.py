@@ -1668,6 +1668,10 @@ class Store:
                     return first_line(row[1], 200) or row[0], origin
         return "(untitled)", None
 
+    def default_title(self, id_: int) -> str:
+        """What a conversation is called when neither a person nor the tool gave it a title."""
+        return clean(self._title_from_messages(id_)[0])
+
     def refresh_title(self, id_: int) -> None:
         """Names a conversation after its first prompt again, where neither a person nor the tool
         gave it a title."""
