@@ -142,6 +142,7 @@ def made_up(value: str) -> bool:
 
 
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -155,6 +156,8 @@ def looks_random(value: str, shortest: int = 16) -> bool:
     lower = any(map(str.islower, value))
     if not (digits or (upper and lower and len(value) >= 20)) or not (upper or lower):
         return False
+    if len(value) >= 24 and _HEXADECIMAL.fullmatch(value):
+        return bool(digits) and _entropy(value) >= 2.8
     chunks = _CHUNK.findall(value)
     if not chunks:
         return False
@@ -399,7 +402,7 @@ _FORMS = [
     _key("supabase-key", "sbp_oauth_", _HEX, 40, 40, "Supabase: OAuth"),
     Rule(
         "telegram-token",
-        rf"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=bot))\d{{8,10}}:AA[{_B64}]{{32,35}}(?![{_B64}])",
+        rf"(?:{_LEFT_STRICT}|(?<=bot))\d{{8,10}}:AA[{_B64}]{{32,35}}(?![{_B64}])",
         (":AA",),
         check=_real,
         reach=10,
@@ -530,7 +533,7 @@ _NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 #: Names that end like that of a secret and are none.
 _HARMLESS_NAME = re.compile(
-    r"public|(?:^|[_.-]|\b)(?:max|min|num|n|total|next|prev|previous|page|pagination|continuation|cursor"
+    r"public|(?:^|[_.-]|\b)(?:max|min|num|n|total|websocket|next|prev|previous|page|pagination|continuation|cursor"
     r"|sync|resume|pad|eos|bos|unk|sep|cls|mask|special|start|stop|primary|foreign|cache|sort|partition"
     r"|group|index|row|map|dict|object|hot|short|arrow|registry|unique|composite|idempotency|dedupe"
     r"|i18n|translation|lang|message|msg|label|query|search|json|hash|storage|s3|bucket|file"
@@ -577,10 +580,11 @@ _REGEX = re.compile(r"\\[dwsbSDW]|\[\^|\[a-z|\[A-Z|\[0-9|\(\?|\.\*|\.\+|\{\d+,")
 
 def _no_secret(value: str) -> bool:
     """What no value of a secret looks like, whatever it is called."""
+    value = canonical(value).strip()
     return (
         made_up(value)
         or bool(_VARIABLE.match(value))
-        or bool(_COMMON.fullmatch(value))
+        or all(map(_COMMON.fullmatch, value.split(":")))
         or bool(_PATH.match(value))
         or bool(_REGEX.search(value))
         or "${" in value
@@ -652,15 +656,15 @@ def _is_assigned(match: re.Match[str]) -> bool:
         and not quoted
     ):
         return False
-    if _HARMLESS_NAME.search(name):
+    if _HARMLESS_NAME.search(name) or (word == "secret" and text[start - 1 : start] == "["):
         return False
-    if (
-        rest
-        and not shouted
-        and rest[0].islower()
-        and not word.endswith("key")
-        and rest.lower() not in ("key",)
-    ):
+    if "arn:" in text[max(0, start - 80) : start]:
+        return False
+    if rest and not (_LAST_WORD_SHOUTED if shouted else _LAST_WORD).fullmatch(rest):
+        return False
+    if not quoted and _is_code(value, shouted):
+        return False
+    if quoted and not shouted and re.search(r"[A-Za-z_]{3}\(|^[+),]\s", value):
         return False
     if _no_secret(value):
         return False
@@ -704,6 +708,31 @@ def _is_assigned(match: re.Match[str]) -> bool:
     if not _CODE.fullmatch(value):
         return True
     return looks_random(value, 12) or _alone_on_line(match)
+
+
+def _is_code(value: str, shouted: bool) -> bool:
+    """Whether a value without quotes is an expression: a call, an index, several statements."""
+    head = re.split(r"[,;(){}\[\]|&]", value, maxsplit=1)[0]
+    if head == value:
+        return False
+    after = value[len(head)]
+    if not head or _COMMON.fullmatch(head):
+        return True
+    if not _CODE.fullmatch(head):
+        return False
+    return after in "([{" or not (shouted or looks_random(head))
+
+
+#: What may follow the telling word in a name: DB_PASSWORD_2, apiKeyProd.
+_LAST_WORD = re.compile(
+    r"[_-]?(?:base|value|val|prod(?:uction)?|dev(?:elopment)?|staging|live|test|main|primary|secondary"
+    r"|current|old|new|raw|plain|b64|base64|key|v?\d{1,3})",
+    re.IGNORECASE,
+)
+_LAST_WORD_SHOUTED = re.compile(
+    r"(?!.*(?:FILE|PATH|TYPE|NAME|ID|URL|URI|LENGTH|SIZE|TTL|EXP|COUNT|LIMIT|FIELD|HASH|REGEX|PATTERN"
+    r"|HEADER|PREFIX|COLUMN|POLICY|HINT|ALG|FORMAT|ENDPOINT|S)$)[_-]?[A-Za-z0-9]*"
+)
 
 
 def _looks_like_words(value: str) -> bool:
@@ -768,11 +797,11 @@ _ASSIGNMENT = (
     # the end of a quoted name: "name", \"name\", ["name"]
     r"\\{0,16}[\"'`]?\]?"
     r"(?P<space>[ \t]{0,8})"
-    r"(?:(?P<operator>:[ ]?[A-Za-z][\w\[\]|. ]{0,30}?[ ]?=(?!=)|:=|=>|=(?![=~>])|:(?!:)|%3[dD])"
+    r"(?:(?P<operator>:[ ]?[A-Za-z][\w\[\]|. ]{0,30}?[ ]=(?=[ ])|:=|=>|=(?![=~>])|:(?!:)|%3[dD])"
     r"|(?P<blank>(?<=[ \t])))"
     r"[ \t]{0,8}(?:[bruf](?=[\"']))?"
-    r"(?P<quote>\\{0,16}[\"'`])?"
-    rf"(?P<value>(?(quote)[^\r\n…]{{3,1024}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,1024}}(?<![.,;]))"
+    r"(?P<quote>\\{0,16}(?:\"\"\"|'''|\"(?!\")|'(?!')|`(?!`)))?"
+    rf"(?P<value>(?(quote)[^\r\n…]{{1,1024}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,1024}}(?<![.,;]))"
     r")"
 )
 
@@ -866,7 +895,7 @@ def _is_spoken(match: re.Match[str]) -> bool:
 _NL = r"(?:\\{1,8}[rn]|[\r\n])"
 _PEM_LINE = (
     # the line break, and what tools put before a line: its number, a quote mark, the sign of a diff
-    rf"{_NL}{{1,4}}[ \t]{{0,40}}(?:\d{{1,7}}[ \t]{{0,2}}[→|:\t])?[ \t>|+*#-]{{0,8}}[\"']?"
+    rf"{_NL}{{1,4}}[ \t]{{0,40}}(?:\d{{1,7}}[ \t]{{0,2}}[→|:\t])?(?:[ \t>|+*#]|-(?!-)){{0,8}}(?!-)[\"']?"
 )
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -874,7 +903,7 @@ _PEM = (
     rf"(?:{_PEM_LINE}|[ \t]{{0,4}})(?P<first>[A-Za-z0-9+/=]{{16,5000}})"
     rf"(?:(?:{_PEM_LINE}|[\"']?\s?\+?\s?[\"']|[ \t](?=[A-Za-z0-9+/=]{{1,80}}(?:[ \t]|-----END)))"
     r"[A-Za-z0-9+/=]{1,5000}(?![A-Za-z0-9+/=])(?=[ \t]{0,40}(?:[\r\n\\\"'…]|-|\Z)|[ ][A-Za-z0-9+/=]{1,80}[ -])){0,1000}"
-    rf"(?:(?:{_PEM_LINE}|\s|[\"']?\s?\+?\s?[\"']){{0,3}}-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----)?"
+    rf"(?:(?:{_NL}[ \t0-9→|:>]{{0,40}}|\s|[\"']?\s?\+?\s?[\"']){{0,3}}-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 
 _CONTEXTS = [
@@ -959,7 +988,7 @@ _CONTEXTS = [
     ),
     Rule(
         "password",
-        r"-u[ =]?\\{0,8}[\"']?[^\s:'\"\\]{1,64}:(?P<value>[^\s'\"\\]{3,200})",
+        r"(?<![\w-])-u(?:\\{0,8}[\"'],)?[ =]?\\{0,8}[\"']?[^\s:'\"\\]{1,64}:(?P<value>[^\s'\"\\]{3,200})",
         ("-u",),
         group="value",
         check=_after("curl", "wget", "http"),
@@ -1014,7 +1043,7 @@ _CONTEXTS = [
     ),
     Rule(
         "named-secret",
-        r"\b(?:password|passphrase|passcode|api[ _-]?key|key|token|secret|credentials?)\b[*`\"']{0,3}"
+        r"(?<![A-Za-z0-9_-])(?:password|passphrase|passcode|api[ _-]?key|key|token|secret|credentials?)\b[*`\"']{0,3}"
         r"(?:,? (?:is|was|will be|to|be|now|that|you|i|we|pasted|gave|sent|shared|used|use|uses|here|below|above"
         r"|in|the|chat|for|it|it's|this|one|set|new|old)\b|[:=,]){1,8}\s{1,3}[*`\"'(]{0,4}"
         r"(?P<value>[^\s,;\"'`<>\\()]{12,128}(?<![.:!?*]))",
