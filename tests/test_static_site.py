@@ -680,7 +680,15 @@ class _Reader:
         note = self.problems.append
         page.on("pageerror", lambda error: note(f"{path}: {error}"))
         page.on("console", lambda m: note(f"{path}: {m.text}") if m.type == "error" else None)
-        page.on("requestfailed", lambda request: note(f"{path}: {request.url} failed"))
+        # what is left behind by going to the next page at once is no failure
+        page.on(
+            "requestfailed",
+            lambda r: (
+                None
+                if r.failure == "net::ERR_ABORTED"
+                else note(f"{path}: {r.url} failed: {r.failure}")
+            ),
+        )
         page.on("dialog", lambda dialog: (note(f"{path}: a dialog"), dialog.dismiss()))
         page.on(
             "request",
