@@ -558,7 +558,7 @@ def _redactor(source: sqlite3.Connection, options: Options) -> Redactor:
         row[0]
         for row in source.execute(
             "select machine from projects union select machine from source_files "
-            "union select machine from import_runs order by 1"
+            "union select machine from import_runs where machine <> 'published' order by 1"
         )
         if row[0]
     ]

@@ -52,7 +52,7 @@ COMMON_NAMES = frozenset(
     mount my mysql name names net network new nginx nick nil no node nobody none notes null object
     office on opc open ops oracle order org other out output owner page pat path penny person pi
     pip play post postgres print private prod production profile program project projects prompt
-    proxy public py python queue quest ray react read redacted redis release remote repo repos
+    proxy public published py python queue quest ray react read redacted redis release remote repo repos
     reports rest rich rob robin rob rocky role root rose ruby run runner rust sales sam sandbox save
     scan script scripts search secret self server service session set setup share shared shell
     sierra site skip snap some source spark split sql src ssh staff stage staging start state status
