@@ -195,6 +195,7 @@ def test_the_outline_leads_to_prompts(opener: Opener) -> None:
     page = opener(RICH)
     entries = page.locator("#c-outline a")
     assert entries.count() == 2
+    assert page.locator("#c-outline summary").inner_text() == "Outline 2 prompts"
     follow(entries.nth(1))
     assert page.url.endswith("#m-u2-rich")
     assert in_view(message(page, "u2-rich"))
@@ -203,6 +204,7 @@ def test_the_outline_leads_to_prompts(opener: Opener) -> None:
     page = opener(f"{LONG_TALK}?page=3")
     entries = page.locator("#c-outline a")
     assert entries.count() == 50 + 14
+    assert page.locator("#c-outline summary").inner_text() == "Outline prompts of this page"
     entry = page.locator("#c-outline li", has_text="page 12").locator("a")
     assert "Question number 1100?" in entry.inner_text()
     follow(entry)

@@ -619,6 +619,22 @@ def test_marks(text: str, typed: str, expected: list[str]) -> None:
     assert "".join(piece for piece, _ in pieces) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "typed", "expected"),
+    [
+        ("Is there the code?", "the", ["the", "the"]),
+        ("pytest -q tests/", "TEST", ["test", "test"]),
+        ("a.b(c) abbc", "a.b(c", ["a.b(c"]),
+        ("数据迁移", "据迁", ["据迁"]),
+        ("migration", "migr*", ["migration"]),
+    ],
+)
+def test_marks_in_titles(text: str, typed: str, expected: list[str]) -> None:
+    pieces = marked(text, parse(typed).wanted, parts=True)
+    assert [piece for piece, mark in pieces if mark] == expected
+    assert "".join(piece for piece, _ in pieces) == text
+
+
 def test_passage_is_where_most_words_are() -> None:
     text = "alpha. " + "filler " * 300 + "here alpha and\n\nbeta stand. " + "filler " * 300
     pieces, most = passage(text, parse("alpha beta").wanted)

@@ -549,7 +549,7 @@ async def _titles(this: Look, found: Found) -> None:
         return
     found.more_titles = len(rows) > size
     found.titles = [
-        _place(this, dict(row)) | {"passage": marked(row["title"][:300], this.terms.wanted)}
+        _place(this, dict(row)) | {"passage": marked(row["title"][:300], this.terms.wanted, True)}
         for row in rows[:size]
     ]
     for hit in found.titles:
@@ -624,7 +624,7 @@ async def _calls(this: Look, found: Found) -> None:
     found.calls = [
         _place(this, dict(row))
         | {
-            "passage": marked(row["title"], this.terms.wanted),
+            "passage": marked(row["title"], this.terms.wanted, True),
             "output": outputs.get(row["id"]),
             "url": conversation_url(
                 this.datasette,

@@ -282,9 +282,13 @@ def passage(text: str, terms: Sequence[Term], width: int = 260) -> tuple[Passage
     return pieces, most
 
 
-def marked(text: str, terms: Sequence[Term]) -> Passage:
-    """``text`` with ``terms`` marked."""
-    patterns = "|".join(f"(?:{term.pattern})" for term in terms if term.pattern)
+def marked(text: str, terms: Sequence[Term], parts: bool = False) -> Passage:
+    """``text`` with ``terms`` marked. With ``parts``, also inside of words: titles and tool calls are
+    found by parts of words."""
+    wanted = [term.pattern for term in terms if term.pattern]
+    if parts:
+        wanted += [re.escape(fold(term.text.rstrip("*"))) for term in terms]
+    patterns = "|".join(f"(?:{pattern})" for pattern in wanted if pattern)
     if not patterns:
         return [(text, False)]
     pieces: Passage = []
