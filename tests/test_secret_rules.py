@@ -1,0 +1,297 @@
+"""What is found, what is left alone, and at what price."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from secret_samples import FORMS, WORD, Maker, Sample, negatives, positives
+
+from datasette_crystal import secret_rules
+from datasette_crystal.secret_rules import (
+    RULES,
+    Finding,
+    Rule,
+    RuleError,
+    canonical,
+    find,
+    load_rules,
+    mask,
+)
+
+
+def covered(sample: Sample) -> bool:
+    start = sample.text.index(sample.secret)
+    end = start + len(sample.secret)
+    return any(f.start <= start and f.end >= end for f in find(sample.text))
+
+
+@pytest.fixture(scope="module")
+def recall() -> dict[str, tuple[int, int]]:
+    """kind: (found, all) - found where a finding covers the whole secret."""
+    found: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for sample in positives():
+        total[sample.kind] += 1
+        found[sample.kind] += covered(sample)
+    return {kind: (found[kind], total[kind]) for kind in total}
+
+
+def test_the_set_is_as_large_as_it_should_be() -> None:
+    samples = list(positives())
+    assert len({sample.kind for sample in samples}) >= 28
+    contexts: dict[str, set[str]] = {}
+    for sample in samples:
+        contexts.setdefault(sample.kind, set()).add(sample.context)
+    assert all(len(contexts[kind]) >= 9 for kind in FORMS)
+    assert len(list(negatives())) >= 1000
+
+
+def test_nearly_all_secrets_are_found(recall: dict[str, tuple[int, int]]) -> None:
+    found, total = (sum(counts) for counts in zip(*recall.values(), strict=True))
+    assert found / total >= 0.97, {k: v for k, v in recall.items() if v[0] < v[1]}
+    found, total = (sum(c) for c in zip(*(recall[kind] for kind in FORMS), strict=True))
+    assert found / total >= 0.99, {k: v for k, v in recall.items() if v[0] < v[1]}
+
+
+def test_no_kind_is_missed_often(recall: dict[str, tuple[int, int]]) -> None:
+    assert {kind: counts for kind, counts in recall.items() if counts[0] < 0.9 * counts[1]} == {}
+
+
+def test_harmless_text_is_left_alone() -> None:
+    samples = list(negatives())
+    wrong = [sample for sample in samples if find(sample.text)]
+    assert len(wrong) <= 0.005 * len(samples), [sample.text[:100] for sample in wrong]
+
+
+def adversarial(size: int) -> dict[str, str]:
+    """Texts that make patterns go back and forth: literals of rules, and openings, over and over."""
+    units = {literal for rule in RULES for literal in rule.literals}
+    units |= {unit + "a" for unit in units}
+    units |= {
+        "a",
+        "A",
+        "0",
+        ":",
+        "eyJ",
+        "://",
+        '"',
+        "A=",
+        "=",
+        "\\",
+        "\n",
+        "aA0",
+        "a.",
+        "eyJ.",
+        "{",
+    }
+    units |= {
+        "password=",
+        'password="',
+        "token='a",
+        'password=\\"',
+        "cookie: a=",
+        "://a:",
+        "key is the ",
+    }
+    units |= {
+        "-----BEGIN PRIVATE KEY-----\n",
+        "login a password ",
+        "password: a ",
+        "secret=,a",
+        "A" * 40,
+    }
+    openings = ("", "password=", 'password="', "Bearer ", "eyJ", "://a:", "sk-ant-")
+    texts = {unit: (unit * (size // len(unit) + 1))[:size] for unit in sorted(units)}
+    for opening in openings[1:]:
+        for unit in ("a", "0", "=", ":", "\\", "aA0", "a.", "a,", "A" * 64 + "\n"):
+            texts[opening + unit] = opening + (unit * (size // len(unit) + 1))[:size]
+    key = "-----BEGIN PRIVATE KEY-----\n"
+    texts["pem"] = key + ("A" * 40 + "\n") * (size // 41)
+    texts["pem "] = key + "A" * 40 + " A" * (size // 2)
+    return texts
+
+
+def cpu(text: str) -> float:
+    start = time.process_time()
+    find(text)
+    return time.process_time() - start
+
+
+def test_time_grows_with_the_text_and_not_faster() -> None:
+    small, large = adversarial(3000), adversarial(6000)
+    for unit in small:
+        for _ in range(6):
+            ratio = (cpu(large[unit]) + 0.001) / (cpu(small[unit]) + 0.001)
+            if ratio < 2.6:
+                break
+        else:
+            pytest.fail(f"{unit!r}: twice the text takes {ratio:.1f} times as long")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "secret"),
+    [
+        ("redis://:Tr0ub4dor&9@cache:6379/0", "url-password", "Tr0ub4dor&9"),
+        ('"db_password": "v3lvet\\"otter"', "named-secret", 'v3lvet\\"otter'),
+        ("$env:DB_PASSWORD = 'Marble#81x'", "named-secret", "Marble#81x"),
+        ("POSTGRES_PASSWORD=correcthorse", "named-secret", "correcthorse"),
+        ("password: otter4217", "named-secret", "otter4217"),
+        ("the password is Kx9vQ2mPz7Lr4TnW.", "named-secret", "Kx9vQ2mPz7Lr4TnW"),
+        ("\\nSTRIPE_KEY=rk_live_" + "9aZ8bY7cX6dW5eV4fU3g", "stripe-key", "rk_live_9aZ8bY7cX6dW5eV4fU3g"),
+    ],
+)  # fmt: skip
+def test_one_secret_is_found(text: str, kind: str, secret: str) -> None:
+    (finding,) = find(text)
+    assert (finding.kind, finding.value) == (kind, secret)
+    assert text[finding.start : finding.end] == secret
+
+
+def test_the_form_names_the_kind_where_a_name_finds_the_same() -> None:
+    token = "ghp_" + Maker(5).draw(WORD, 36)
+    (finding,) = find(f"GITHUB_TOKEN={token}")
+    assert (finding.kind, finding.value) == ("github-token", token)
+
+
+def test_the_same_secret_has_the_same_value_in_json() -> None:
+    pem = Maker(6).pem("PRIVATE KEY")
+    plain, escaped, twice = (
+        find(text)[0].value
+        for text in (pem, json.dumps({"x": pem}), json.dumps({"x": json.dumps(pem)}))
+    )
+    assert canonical(plain) == canonical(escaped) == canonical(twice) == pem
+
+
+def test_a_key_that_a_title_cuts_off_is_found() -> None:
+    key = "sk-ant-api03-" + Maker(7).draw(WORD, 20)
+    assert find(f"Use {key}…")[0].value == key
+
+
+def test_findings_do_not_show_the_secret() -> None:
+    for sample in positives(seed=3, each=1):
+        for finding in find(sample.text):
+            shown = repr(finding) + finding.preview
+            secret = finding.value
+            assert secret not in shown
+            # nothing but the first four characters
+            assert not any(
+                secret[i : i + 8] in shown
+                for i in range(4, len(secret) - 8)
+                if "BEGIN" not in secret
+            )
+    assert mask("otter4217") == "... (9 characters)"
+
+
+@given(st.lists(st.integers(0, 2**32), min_size=1, max_size=4), st.text(max_size=30))
+def test_findings_are_in_order_and_replacing_them_leaves_none(seeds: list[int], glue: str) -> None:
+    samples = list(positives(seed=4, each=1))
+    text = glue.join(samples[seed % len(samples)].text for seed in seeds)
+    findings = find(text)
+    for before, after in itertools.pairwise(findings):
+        assert before.end <= after.start
+    assert all(text[f.start : f.end] == f.value for f in findings)
+    for number, finding in reversed(list(enumerate(findings))):
+        text = f"{text[: finding.start]}[secret:{finding.kind}:{number:08x}]{text[finding.end :]}"
+    assert find(text) == []
+
+
+@given(st.text())
+def test_any_text_can_be_searched(text: str) -> None:
+    assert all(isinstance(finding, Finding) for finding in find(text))
+
+
+def test_letters_that_grow_in_lower_case_do_not_move_findings() -> None:
+    text = "İ" * 9 + " PASSWORD=Marble#81x"
+    assert [f.value for f in find(text)] == ["Marble#81x"]
+
+
+def test_it_imports_nothing_of_datasette() -> None:
+    tree = ast.parse(Path(secret_rules.__file__).read_text("utf-8"))
+    names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not any(name.startswith(("datasette", "sqlite_utils")) for name in names)
+
+
+def test_every_literal_of_a_rule_is_needed_for_its_pattern() -> None:
+    """Where no literal stands, the pattern finds nothing: the shortcut loses nothing."""
+    rules = [
+        Rule(
+            r.kind,
+            r.pattern,
+            (),
+            r.group if r.group != "found" else 0,
+            r.check,
+            "",
+            r.ignore_case,
+            None,
+        )
+        for r in RULES
+    ]
+    for sample in random.Random(8).sample(list(positives()), 300):
+        slow = {(f.start, f.end) for f in find(sample.text, rules)}
+        quick = {(f.start, f.end) for f in find(sample.text)}
+        assert quick >= slow, sample
+
+
+# --- rules of the user's own
+
+
+def rules_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "rules.yml"
+    path.write_text(text)
+    return path
+
+
+def test_own_rules(tmp_path: Path) -> None:
+    path = rules_file(
+        tmp_path,
+        "rules:\n- kind: acme-key\n  pattern: 'ACME[0-9]{6}'\n  literals: [acme]\n  ignore_case: true\n"
+        "- {kind: badge, pattern: 'badge (\\d{4})', group: 1}\n",
+    )
+    found = find("acme123456, badge 7777", load_rules(path))
+    assert [(f.kind, f.value) for f in found] == [("acme-key", "acme123456"), ("badge", "7777")]
+
+
+def test_own_rules_in_json(tmp_path: Path) -> None:
+    path = rules_file(tmp_path, json.dumps([{"kind": "k", "pattern": "Z{9}"}]))
+    assert [f.value for f in find("ZZZZZZZZZ", load_rules(path))] == ["ZZZZZZZZZ"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "list of rules"),
+        ("rules: 3", "list of rules"),
+        ("- 5", "rule 1 should be a mapping"),
+        ("- kind: a", "rule 1: pattern is missing"),
+        ("- {kind: A b, pattern: x}", "kind 'A b'"),
+        ("- {kind: a, pattern: '('}", "not a regular expression"),
+        ("- {kind: a, pattern: 'x*'}", "matches nothing"),
+        ("- {kind: a, pattern: x, group: 1}", "no group 1"),
+        ("- {kind: a, pattern: x, literals: 5}", "literals"),
+        ("- {kind: a, pattern: x, patern: y}", "unknown field 'patern'"),
+        ("- {kind: a, pattern: x", "not YAML or JSON, line 1"),
+        ("- {kind: a, pattern: '(a+)+$'}", "takes too long"),
+        ("- {kind: a, pattern: 'key[a-z]*[0-9]'}", "takes too long"),
+    ],
+)
+def test_unusable_rules_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        load_rules(rules_file(tmp_path, text))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "rules.yml" in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RuleError, match="UTF-8"):
+        load_rules(tmp_path / "rules.yml")
