@@ -26,6 +26,11 @@ from urllib.parse import quote
 from .secret_rules import RULES, Finding, Rule, canonical, find
 from .text import clean
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 #: What this module writes in place of something. Never redacted again, never a finding.
 PLACEHOLDER = re.compile(
     r"\[secret:[a-z0-9-]+:[0-9]{12}\]|email-[0-9]+@redacted\.invalid"
@@ -34,7 +39,7 @@ PLACEHOLDER = re.compile(
 
 #: Names that say nothing about anybody, or that are so common as words that a text would be
 #: unreadable without them. They are replaced in paths and prompts, and stay where they stand alone.
-COMMON_NAMES = frozenset(
+COMMON_NAMES = _words(
     """
     a about account action actions add admin administrator agent agents ai all and android anonymous
     any api app apple application apps archive art assets assistant author auto aws azure backup
@@ -61,20 +66,16 @@ COMMON_NAMES = frozenset(
     update upload user username users usr vagrant val value van var vendor version victor video view
     violet virtual vm vscode web webmaster welcome wheel will win windows work worker workspace
     workspaces workstation world www xxx yaml you your yourname zip
-    """.split()
+    """
 )
-_GENERIC_HOSTS = frozenset("localhost host hostname ip6-localhost docker container server".split())
+_GENERIC_HOSTS = _words("localhost host hostname ip6-localhost docker container server")
 
 #: Addresses that are nobody's: of services, of documentation.
-_KEPT_LOCALS = frozenset(
-    "git hg svn noreply no-reply donotreply do-not-reply user you your-email".split()
-)
+_KEPT_LOCALS = _words("git hg svn noreply no-reply donotreply do-not-reply user you your-email")
 _KEPT_DOMAINS = re.compile(
     r"(?:^|\.)(?:example\.(?:com|org|net|edu)|example|invalid|test|localhost)\Z", re.IGNORECASE
 )
-_FILE_ENDINGS = frozenset(
-    "png jpg jpeg gif svg webp avif js mjs cjs jsx tsx css scss json html".split()
-)
+_FILE_ENDINGS = _words("png jpg jpeg gif svg webp avif js mjs cjs jsx tsx css scss json html")
 
 # Every repetition below is bounded, or followed by what it cannot itself match: linear on any text.
 _SEPARATOR = r"(?:\\{0,8}/|\\{1,8}|%(?:25){0,3}(?:2[Ff]|5[Cc]))"
