@@ -587,6 +587,8 @@ def _no_secret(value: str) -> bool:
         or all(map(_COMMON.fullmatch, value.split(":")))
         or bool(_PATH.match(value))
         or bool(_REGEX.search(value))
+        # words of a language without spaces
+        or sum(not c.isascii() for c in value) * 3 > len(value)
         or "${" in value
         or "{{" in value
         or "://" in value

@@ -155,6 +155,18 @@ def test_one_secret_is_found(text: str, kind: str, secret: str) -> None:
     assert text[finding.start : finding.end] == secret
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日志里有一个 Bearer 令牌（这里是占位符），建议在记录之前去掉。",
+        "password: 请输入8位以上的密码",
+        '"password": "パスワードは8文字以上"',
+    ],
+)
+def test_words_without_spaces_are_no_secrets(text: str) -> None:
+    assert find(text) == []
+
+
 def test_the_form_names_the_kind_where_a_name_finds_the_same() -> None:
     token = "ghp_" + Maker(5).draw(WORD, 36)
     (finding,) = find(f"GITHUB_TOKEN={token}")
