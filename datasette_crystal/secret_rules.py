@@ -803,7 +803,7 @@ _ASSIGNMENT = (
     r"|(?P<blank>(?<=[ \t])))"
     r"[ \t]{0,8}(?:[bruf](?=[\"']))?"
     r"(?P<quote>\\{0,16}(?:\"\"\"|'''|\"(?!\")|'(?!')|`(?!`)))?"
-    rf"(?P<value>(?(quote)[^\r\n…]{{1,1024}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,1024}}(?<![.,;]))"
+    rf"(?P<value>(?(quote)[^\r\n…]{{1,2048}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,2048}}(?<![.,;]))"
     r")"
 )
 
@@ -953,7 +953,7 @@ _CONTEXTS = [
     ),
     Rule(
         "authorization",
-        rf"(?:bearer|token)(?:[ ]|%20|\\u0020){{1,4}}(?P<value>{_BARE}{{12,4096}}(?<![.,;:]))",
+        rf"(?:bearer|token)(?:[ ]|%20|\\u0020){{1,4}}(?P<value>{_BARE}{{12,2048}}(?<![.,;:]))",
         ("bearer ", "bearer%20", "bearer\\u0020", "token "),
         group="value",
         check=lambda match: (
@@ -970,7 +970,7 @@ _CONTEXTS = [
     Rule(
         "authorization",
         r"authorization\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?:[A-Za-z0-9-]{3,20} )?"
-        rf"(?P<value>{_BARE}{{16,4096}}(?<![.,;:]))",
+        rf"(?P<value>{_BARE}{{16,2048}}(?<![.,;:]))",
         ("authorization",),
         group="value",
         check=_is_header,
@@ -980,7 +980,7 @@ _CONTEXTS = [
     ),
     Rule(
         "cookie",
-        r"(?:set-)?cookie\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?P<value>[^\r\n\"'\\]{8,8192})",
+        r"(?:set-)?cookie\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?P<value>[^\r\n\"'\\]{8,2048})",
         ("cookie",),
         group="value",
         check=_is_cookie,
@@ -1313,7 +1313,7 @@ def _not_replaced(match: re.Match[str]) -> bool:
     return "[secret:" not in match.group()
 
 
-def _slow_rule(rules: Sequence[Rule], longest: float = 5.0) -> int | None:
+def _slow_rule(rules: Sequence[Rule], longest: float = 4.0) -> int | None:
     """The number of a rule whose pattern is slow on one of a few texts that tell; ``None`` where all
     are quick. They run in a process of their own, which can be stopped."""
     size = 8000
@@ -1333,7 +1333,7 @@ def _slow_rule(rules: Sequence[Rule], longest: float = 5.0) -> int | None:
             input=json.dumps(jobs),
             capture_output=True,
             text=True,
-            timeout=longest * max(1, len(rules) / 10) + 5,
+            timeout=longest + len(rules) / 4,
         )
     except subprocess.TimeoutExpired as stopped:
         output = stopped.stdout or b""

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from secret_samples import FORMS, WORD, Maker, Sample, negatives, positives
 
@@ -75,7 +75,7 @@ def test_harmless_text_is_left_alone() -> None:
 def adversarial(size: int) -> dict[str, str]:
     """Texts that make patterns go back and forth: literals of rules, and openings, over and over."""
     units = {literal for rule in RULES for literal in rule.literals}
-    units |= {unit + "a" for unit in units}
+    units |= {literal + "a" for rule in RULES if rule.by_context for literal in rule.literals}
     units |= {
         "a",
         "A",
@@ -127,7 +127,7 @@ def cpu(text: str) -> float:
 
 
 def test_time_grows_with_the_text_and_not_faster() -> None:
-    small, large = adversarial(3000), adversarial(6000)
+    small, large = adversarial(6000), adversarial(12000)
     for unit in small:
         for _ in range(6):
             ratio = (cpu(large[unit]) + 0.001) / (cpu(small[unit]) + 0.001)
@@ -202,6 +202,7 @@ def test_findings_do_not_show_the_secret() -> None:
     assert mask("otter4217") == "... (9 characters)"
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=4), st.text(max_size=30))
 def test_findings_are_in_order_and_replacing_them_leaves_none(seeds: list[int], glue: str) -> None:
     samples = list(positives(seed=4, each=1))
@@ -215,6 +216,7 @@ def test_findings_are_in_order_and_replacing_them_leaves_none(seeds: list[int], 
     assert find(text) == []
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_can_be_searched(text: str) -> None:
     assert all(isinstance(finding, Finding) for finding in find(text))
