@@ -1110,10 +1110,13 @@ def _folded(text: str) -> str:
 
 def _long_words(text: str) -> str:
     """The words of ``text`` that may hold a key, one a line."""
-    if len(text) < 200 or "…" in text:
+    if "…" in text:
         return text
     words = text.split()
-    return "\n".join([word for word in words if len(word) >= 20] + words[-1:])
+    return "\n".join(
+        [word for word in words if len(word) >= 20]
+        + [word for word in words[-1:] if len(word) >= 12]
+    )
 
 
 def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
@@ -1122,9 +1125,11 @@ def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
     for table in (plan.words, plan.exact, plan.folded):
         haystack = folded if table is plan.folded else text
         # most texts have few words as long as a key: most literals are sought in those only
-        words = _long_words(text) if table is plan.words else ""
+        words = _long_words(text) if table is plan.words else text
+        if not words:
+            continue
         for literal, rules in table.items():
-            if words is not text and table is plan.words and literal not in words:
+            if words is not text and literal not in words:
                 continue
             place = haystack.find(literal)
             if place < 0:
