@@ -44,8 +44,8 @@ class Place:
 
 @dataclass(frozen=True)
 class ByteFinding:
-    """A secret in a file: ``kind`` of a rule, or ``known`` for one that was asked for; about how many
-    bytes from the start; and in which encoding it stands there (``raw``, ``escaped``, ``utf-16``,
+    """A secret in a file: ``kind`` of a rule, or ``known`` for one that was asked for; how many bytes
+    from the start, or from where on it was looked for where it is not ``raw``; and in which encoding it stands there (``raw``, ``escaped``, ``utf-16``,
     ``base64`` or ``percent``)."""
 
     kind: str
@@ -220,12 +220,12 @@ def scan_bytes(
     values = _needles(known)
     for offset, window in _windows(data):
         told: set[tuple[str, str, str]] = set()
-        for encoding, view, place in _views(window):
-            for kind, value, at in _search(view, rules, values):
+        for encoding, view in _views(window):
+            for kind, value, at in _search(encoding, view, rules, values):
                 if (encoding, kind, value) not in told:
                     told.add((encoding, kind, value))
-                    # a view of the whole window has lost the places: say where the window begins
-                    where = offset + (at if encoding == "raw" else place)
+                    # what was decoded has lost its place: say where the window begins
+                    where = offset + at if encoding == "raw" else offset
                     yield ByteFinding(kind, where, encoding, value)
 
 
@@ -237,6 +237,9 @@ def _needles(known: Iterable[str]) -> list[tuple[str, bytes]]:
         for form in (value, bare, bare.replace("\\", "\\\\"), bare.replace("\\", "\\" * 4)):
             if form:
                 needles.setdefault(form.encode("utf-8", "surrogatepass"), value)
+                if not form.isascii():
+                    needles.setdefault(form.encode("utf-16-le", "surrogatepass"), value)
+                    needles.setdefault(form.encode("utf-16-be", "surrogatepass"), value)
     return [(value, needle) for needle, value in needles.items()]
 
 
@@ -258,34 +261,28 @@ def _windows(data: bytes | str | Path | BinaryIO) -> Iterator[tuple[int, bytes]]
         kept = window[-OVERLAP:]
 
 
-def _views(window: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """(encoding, bytes, where they began) of what ``window`` says in each encoding."""
-    yield "raw", window, 0
+def _views(window: bytes) -> Iterator[tuple[str, bytes]]:
+    """What ``window`` says in each encoding."""
+    yield "raw", window
     plain = window
     if b"\\" in window or b"&" in window:
         plain = _ENTITIES.sub(_entity, _ESCAPES.sub(_escape, window))
         if plain != window:
-            yield "escaped", plain, 0
-    for pattern in (_UTF16_LE, _UTF16_BE):
-        runs = [
-            (match.start(), match.group().replace(b"\0", b"")) for match in pattern.finditer(window)
-        ]
-        for start, run in runs:
-            yield "utf-16", run, start
-            if b"\\" in run:
-                yield "utf-16", _ESCAPES.sub(_escape, run), start
-    for match in _BASE64.finditer(window):
-        run = _BREAKS.sub(b"", match.group()).translate(_URLSAFE)
-        for shift in range(4):
-            decoded = _decode_base64(run[shift:])
-            if decoded:
-                yield "base64", decoded, match.start()
-                if decoded.count(0) * 3 > len(decoded):
-                    yield "base64", decoded.replace(b"\0", b""), match.start()
-    for match in _PERCENT.finditer(window):
-        if b"%" in match.group():
-            yield "percent", unquote_to_bytes(match.group()), match.start()
-            yield "percent", unquote_to_bytes(match.group().replace(b"+", b" ")), match.start()
+            yield "escaped", plain
+    for pattern in (_UTF16_LE, _UTF16_BE) if b"\0" in window else ():
+        wide = b"\n".join(run.replace(b"\0", b"") for run in pattern.findall(window))
+        yield "utf-16", wide
+        if b"\\" in wide:
+            yield "utf-16", _ESCAPES.sub(_escape, wide)
+    runs64 = [
+        _BREAKS.sub(b"", match.group()).translate(_URLSAFE) for match in _BASE64.finditer(window)
+    ]
+    for shift in range(4):
+        yield "base64", b"\n".join(_decode_base64(run[shift:]) for run in runs64)
+    if b"%" in window:
+        coded = b"\n".join(run for run in _PERCENT.findall(window) if b"%" in run)
+        yield "percent", unquote_to_bytes(coded)
+        yield "percent", unquote_to_bytes(coded.replace(b"+", b" "))
 
 
 def _decode_base64(run: bytes) -> bytes:
@@ -317,15 +314,21 @@ def _entity(match: re.Match[bytes]) -> bytes:
 
 
 def _search(
-    view: bytes, rules: tuple[Rule, ...], values: list[tuple[str, bytes]]
+    encoding: str, view: bytes, rules: tuple[Rule, ...], values: list[tuple[str, bytes]]
 ) -> Iterator[tuple[str, str, int]]:
     """(kind, value, place) of what is in ``view``."""
+    narrow = view.replace(b"\0", b"") if encoding == "base64" and values else view
     for value, needle in values:
         place = view.find(needle)
+        if place < 0 and narrow is not view:
+            place = narrow.find(needle)
         if place >= 0:
             yield "known", value, place
     if not rules:
         return
+    if encoding == "base64":
+        # most of it never was base64, or is a picture: the texts in it, also of UTF-16
+        view = b"\n".join(_TEXTS.findall(view.replace(b"\0", b"")))
     # noise has no context: there a secret has to prove itself by its form
     sample = view[:4096]
     if len(sample.translate(None, _PRINTABLE)) * 4 > len(sample):
@@ -336,6 +339,7 @@ def _search(
         yield finding.kind, value, finding.start
 
 
+_TEXTS = re.compile(rb"[\t\n\r\x20-\x7e]{12,}")
 _PRINTABLE = bytes((*range(9, 14), *range(32, 127)))
 
 

@@ -148,7 +148,7 @@ def encodings(value: str) -> dict[str, bytes]:
     return forms
 
 
-@pytest.mark.parametrize("form", [form for form in encodings("x") if "utf-16" not in form])
+@pytest.mark.parametrize("form", list(encodings("x")))
 def test_a_known_value_is_found_in_every_encoding(form: str) -> None:
     data = b"\x00\x01 noise " + encodings(AWKWARD)[form] + b" noise"
     assert [f.value for f in scan_bytes(data, (), [AWKWARD])][:1] == [AWKWARD], form

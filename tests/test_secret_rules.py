@@ -129,6 +129,9 @@ def cpu(text: str) -> float:
 def test_time_grows_with_the_text_and_not_faster() -> None:
     small, large = adversarial(6000), adversarial(12000)
     for unit in small:
+        # a pattern that tried every character from every character would take half a second
+        if cpu(large[unit]) < 0.02:
+            continue
         for _ in range(6):
             ratio = (cpu(large[unit]) + 0.001) / (cpu(small[unit]) + 0.001)
             if ratio < 2.6:
