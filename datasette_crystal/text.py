@@ -56,12 +56,15 @@ def iso_time(value: object) -> str | None:
 
 
 def milliseconds_between(start: str | None, end: str | None) -> int | None:
-    """Milliseconds from one :func:`iso_time` to another; ``None`` when one is missing or the
-    second is earlier."""
+    """Milliseconds from one :func:`iso_time` to another; ``None`` when one is missing or no time,
+    or the second is earlier."""
     if not start or not end or end < start:
         return None
-    first = datetime.fromisoformat(start[:-1])
-    return round((datetime.fromisoformat(end[:-1]) - first).total_seconds() * 1000)
+    try:
+        first = datetime.fromisoformat(start[:-1])
+        return round((datetime.fromisoformat(end[:-1]) - first).total_seconds() * 1000)
+    except ValueError:
+        return None
 
 
 #: No model call had a trillion tokens; sums of what is less fit into SQLite's integers.

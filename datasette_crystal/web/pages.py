@@ -19,6 +19,8 @@ SECURITY_HEADERS = {
         "form-action 'self'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
+    # who may see a page is asked for every reader
+    "cache-control": "private",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
 }
@@ -66,28 +68,112 @@ async def in_thread(datasette: Any, function: Callable[..., Result], *arguments:
 
 def guarded(view: View) -> View:
     """A view whose answers carry our headers, and which says so plainly when SQLite took longer than
-    Datasette's time limit (``sql_time_limit_ms``)."""
+    Datasette's time limit (``sql_time_limit_ms``), or when the database is not as we make them."""
 
     @functools.wraps(view)
     async def wrapped(datasette: Any, request: Any) -> Any:
         from datasette import Response
-        from datasette.database import QueryInterrupted
+        from datasette.utils import tilde_decode
 
-        try:
-            if request.method in ("GET", "HEAD"):
-                response = await view(datasette, request)
-            else:
-                response = Response.text("Nothing can be written here.\n", status=405)
-        except QueryInterrupted:
-            response = Response.text(
-                "This took longer than the time limit of this Datasette (sql_time_limit_ms).\n",
-                status=503,
-            )
-        for name, value in SECURITY_HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
+        if request.method not in ("GET", "HEAD"):
+            return with_headers(Response.text("Nothing can be written here.\n", status=405))
+        database = tilde_decode(request.url_vars.get("database") or "")
+        return await guard(datasette, database, view(datasette, request))
 
     return wrapped
+
+
+async def guard(datasette: Any, database: str | None, answer: Awaitable[Any]) -> Any:
+    """``answer`` as :func:`guarded` says, for a page of a database."""
+    from datasette import Response
+    from datasette.database import QueryInterrupted
+    from datasette.views.base import DatasetteError
+
+    try:
+        response = await answer
+    except QueryInterrupted:
+        response = Response.text(
+            "This took longer than the time limit of this Datasette (sql_time_limit_ms).\n",
+            status=503,
+        )
+    except foreign_errors() as error:
+        problem = await foreign(datasette.databases.get(database), error)
+        if problem is None:
+            raise
+        raise DatasetteError(problem, title="These pages cannot show it", status=500) from error
+    return with_headers(response)
+
+
+def with_headers(response: Any) -> Any:
+    """A response with our headers, but for those that it has already."""
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+# --------------------------------------------------------------------------- foreign databases
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What a view may raise because of a database that somebody else wrote."""
+    from datasette.utils.sqlite import sqlite3
+
+    return (
+        sqlite3.DatabaseError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+    )
+
+
+async def foreign(db: Any, error: Exception) -> str | None:
+    """Why a page of a database failed with ``error``, in a sentence, if it is the database's fault:
+    tables or columns are missing, or hold values of another type than they say. ``None`` where it
+    is as we make them: then the fault is ours."""
+    from datasette.utils.sqlite import sqlite3
+
+    if db is None:
+        return None
+    if isinstance(error, sqlite3.DatabaseError):
+        return (
+            f"{db.name} is not as datasette-crystal makes its databases: {error}. An import brings "
+            "one of an earlier version up to date."
+        )
+    column = await _odd_column(db)
+    return f"{db.name} holds values of a wrong type in {column}." if column else None
+
+
+_TYPES = {
+    "TEXT": "typeof({0}) not in ('text', 'null')",
+    "INTEGER": "typeof({0}) not in ('integer', 'null')",
+    "REAL": "(typeof({0}) not in ('real', 'integer', 'null') or abs({0}) > 1e15)",
+    "BLOB": "typeof({0}) not in ('blob', 'null')",
+}
+
+
+async def _odd_column(db: Any) -> str | None:
+    """A column of our tables that holds values of another type than it says. No table of ours is
+    strict: SQLite takes anything."""
+    from datasette.utils import escape_sqlite
+    from datasette.utils.sqlite import sqlite3
+
+    from ..schema import TABLES
+
+    try:
+        for table in TABLES:
+            tests = {
+                row["name"]: _TYPES[row["type"]].format(escape_sqlite(row["name"]))
+                for row in (await db.execute(f"pragma table_info({table})")).rows
+                if row["type"] in _TYPES
+            }
+            for name, test in tests.items():
+                if (await db.execute(f"select 1 from {table} where {test} limit 1")).rows:
+                    return f"{table}.{name}"
+    except sqlite3.Error:
+        pass
+    return None
 
 
 async def render(

@@ -11,7 +11,7 @@ from . import blocks, render
 from .conversation import PAGE_SECONDS, TABLES, PageLinks, Request
 from .defaults import is_crystal
 from .integration import known_numbers
-from .pages import SECURITY_HEADERS, in_thread, may_see
+from .pages import guard, in_thread, may_see
 from .pages import render as render_page
 from .transcript import rows_of, transcript
 from .urls import conversation_url
@@ -82,6 +82,14 @@ async def read(
 ) -> Any:
     """The page. What Datasette let the actor query are numbers at most: whether what they name may
     be seen is asked for here."""
+    return await guard(
+        datasette, database, _read(datasette, columns, rows, database, table, request)
+    )
+
+
+async def _read(
+    datasette: Any, columns: Any, rows: Any, database: str, table: str | None, request: Any
+) -> Any:
     from datasette import Forbidden, NotFound
 
     db = datasette.databases.get(database)
@@ -115,10 +123,7 @@ async def read(
         context["groups"] = await _groups(datasette, db, shown)
     else:
         context["conversations"] = await _conversations(datasette, db, shown)
-    response = await render_page(datasette, request, "crystal_read.html", context, READING)
-    for name, value in SECURITY_HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response
+    return await render_page(datasette, request, "crystal_read.html", context, READING)
 
 
 async def _groups(datasette: Any, db: Any, ids: Sequence[int]) -> list[dict[str, Any]]:

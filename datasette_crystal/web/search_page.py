@@ -14,7 +14,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .defaults import crystal_databases
-from .pages import guarded, in_thread, may_see, open_database, render
+from .pages import (
+    foreign,
+    foreign_errors,
+    guarded,
+    in_thread,
+    may_see,
+    open_database,
+    render,
+)
 from .search_terms import Passage, Term, Terms, marked, parse, passage, read_passage
 from .urls import SEARCH, conversation_url, search_all_url, search_url
 
@@ -696,7 +704,13 @@ async def search_all(datasette: Any, request: Any) -> Any:
 
     async def look_into(name: str, db: Any) -> Found:
         async with turn:
-            return await look(datasette, name, db, deep, terms, request.actor)
+            try:
+                return await look(datasette, name, db, deep, terms, request.actor)
+            except foreign_errors() as error:
+                problem = await foreign(db, error)
+                if problem is None:
+                    raise
+                return Found(name, notes=[problem])  # the others are searched all the same
 
     every = await asyncio.gather(*(look_into(name, db) for name, db in visible))
     return await _answer(datasette, request, form, terms, every)
