@@ -1,8 +1,8 @@
 """What looking for secrets costs: ``python benchmarks/scan_speed.py [DB] [--hostile]``.
 
 MB of text a second (CPU time) over the messages, tool calls and diffs of a crystal database, or of
-the sample conversations where none is given. ``--hostile`` also takes the time for 1 MB of every text
-that the tests use to make the rules slow, and for 2 MB of the slowest.
+the sample conversations where none is given. ``--hostile`` also takes the time for 0.1 MB of every
+text that the tests use to make the rules slow, and for 1 and 2 MB of the slowest.
 """
 
 from __future__ import annotations
@@ -57,11 +57,14 @@ def hostile() -> None:
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     from test_secret_rules import adversarial
 
-    times = sorted(((seconds(text), unit) for unit, text in adversarial(1_000_000).items()))[::-1]
-    twice = adversarial(2_000_000)
-    print("\n1 MB of      seconds  2 MB / 1 MB")
-    for spent, unit in times[:10]:
-        print(f"{unit[:12]!r:14} {spent:6.2f}  {seconds(twice[unit]) / spent:8.2f}")
+    short = adversarial(100_000)
+    times = sorted(((seconds(text), unit) for unit, text in short.items()), reverse=True)
+    print(f"\n{len(times)} texts of 0.1 MB: {sum(spent for spent, _ in times):.1f} s. The slowest:")
+    print("repeated         0.1 MB    1 MB    2 MB  2 MB / 1 MB")
+    long, longer = adversarial(1_000_000), adversarial(2_000_000)
+    for spent, unit in times[:6]:
+        once, twice = seconds(long[unit]), seconds(longer[unit])
+        print(f"{unit[:14]!r:16} {spent:6.2f}  {once:6.2f}  {twice:6.2f}  {twice / once:11.2f}")
 
 
 def main() -> None:

@@ -151,6 +151,7 @@ def looks_random(value: str, shortest: int = 16) -> bool:
     names and versions."""
     if len(value) < shortest or made_up(value):
         return False
+    value = value[:256]
     digits = sum(map(str.isdigit, value))
     upper = any(map(str.isupper, value))
     lower = any(map(str.islower, value))
@@ -580,7 +581,7 @@ _REGEX = re.compile(r"\\[dwsbSDW]|\[\^|\[a-z|\[A-Z|\[0-9|\(\?|\.\*|\.\+|\{\d+,")
 
 def _no_secret(value: str) -> bool:
     """What no value of a secret looks like, whatever it is called."""
-    value = canonical(value).strip()
+    value = canonical(value[:400]).strip()
     return (
         made_up(value)
         or bool(_VARIABLE.match(value))
@@ -598,11 +599,11 @@ def _no_secret(value: str) -> bool:
 def _plausible_password(value: str) -> bool:
     """Whether a person or a machine may have chosen this as a password: a digit or a sign among
     letters. Words alone are too common in code to be told from labels."""
+    if not 6 <= len(value) <= 256 or any(map(str.isspace, value)):
+        return False
     letters = sum(map(str.isalpha, value))
     digits = sum(map(str.isdigit, value))
     signs = sum(not c.isalnum() and c not in "-_. /" for c in value)
-    if not 6 <= len(value) <= 256 or any(map(str.isspace, value)):
-        return False
     if letters >= 2 and digits:
         return len(value) >= 8 or signs > 0
     if letters >= 4 and signs and value[-1:] not in ":?":
@@ -761,10 +762,11 @@ def _alone_on_line(match: re.Match[str]) -> bool:
 
 
 #: A value without quotes ends at white space and quotes, and at punctuation that ends a word.
+_PLAIN = r"[^\s\"'`\\<>,;&|(){}\[\]…]"
 _BARE = (
-    r"(?:[^\s\"'`\\<>,;&|(){}\[\]…]"
-    r"|[,;&|(){}\[\]](?=[^\s\"'`\\<>,;&|(){}\[\]…])(?!\w{1,40}\\{0,8}[\"']?[=:])"
-    r"|\\(?![nrtu\"'\\/]))"
+    rf"{_PLAIN}{{0,1024}}"
+    rf"(?:(?:[,;&|(){{}}\[\]](?={_PLAIN})(?!\w{{1,40}}\\{{0,8}}[\"']?[=:])|\\(?![nrtu\"'\\/]))"
+    rf"{_PLAIN}{{0,1024}}){{0,16}}"
 )
 _KEY_WORDS = (
     "password",
@@ -803,7 +805,7 @@ _ASSIGNMENT = (
     r"|(?P<blank>(?<=[ \t])))"
     r"[ \t]{0,8}(?:[bruf](?=[\"']))?"
     r"(?P<quote>\\{0,16}(?:\"\"\"|'''|\"(?!\")|'(?!')|`(?!`)))?"
-    rf"(?P<value>(?(quote)[^\r\n…]{{1,2048}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}{{3,2048}}(?<![.,;]))"
+    rf"(?P<value>(?(quote)[^\r\n…]{{1,2048}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}(?<![.,;]))"
     r")"
 )
 
@@ -953,7 +955,7 @@ _CONTEXTS = [
     ),
     Rule(
         "authorization",
-        rf"(?:bearer|token)(?:[ ]|%20|\\u0020){{1,4}}(?P<value>{_BARE}{{12,2048}}(?<![.,;:]))",
+        rf"(?:bearer|token)(?:[ ]|%20|\\u0020){{1,4}}(?P<value>{_BARE}(?<![.,;:]))",
         ("bearer ", "bearer%20", "bearer\\u0020", "token "),
         group="value",
         check=lambda match: (
@@ -970,7 +972,7 @@ _CONTEXTS = [
     Rule(
         "authorization",
         r"authorization\\{0,16}[\"']?\s{0,2}[:=]\s{0,2}\\{0,16}[\"']?(?:[A-Za-z0-9-]{3,20} )?"
-        rf"(?P<value>{_BARE}{{16,2048}}(?<![.,;:]))",
+        rf"(?P<value>{_BARE}(?<![.,;:]))",
         ("authorization",),
         group="value",
         check=_is_header,
