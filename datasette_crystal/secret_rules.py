@@ -812,7 +812,7 @@ _ASSIGNMENT = (
 
 def _is_header(match: re.Match[str]) -> bool:
     value = match.group("value")
-    if _no_secret(value):
+    if _no_secret(value) or _is_code(value, shouted=False):
         return False
     return looks_random(value) or (
         len(value) >= 12

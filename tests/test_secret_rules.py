@@ -170,6 +170,20 @@ def test_words_without_spaces_are_no_secrets(text: str) -> None:
     assert find(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'authorization = headers.get(b"authorization", b"")',
+        "token = binascii.a2b_hex(utf8(cookie))",
+        "async function f(e){e.password=null;let i=await g(e)}",
+        "passphrase: tOptional(tString),",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ],
+)
+def test_code_is_no_secret(text: str) -> None:
+    assert find(text) == []
+
+
 def test_the_form_names_the_kind_where_a_name_finds_the_same() -> None:
     token = "ghp_" + Maker(5).draw(WORD, 36)
     (finding,) = find(f"GITHUB_TOKEN={token}")
