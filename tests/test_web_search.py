@@ -81,10 +81,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(tmp_path_factory.mktemp("data") / "my archive.db")
 
 
-async def serve(*paths: Path, **databases: Any) -> Datasette:
+async def serve(*paths: Path, time_limit: int = 1000, **databases: Any) -> Datasette:
     written = {"databases": databases}
     more = {"config": json.loads(json.dumps(written))} if compat.NEW_LINE else {}
-    settings = {"base_url": "/prefix/"}
+    settings = {"base_url": "/prefix/", "sql_time_limit_ms": time_limit}
     datasette = Datasette(
         [str(path) for path in paths], metadata=written, settings=settings, **more
     )
@@ -469,12 +469,13 @@ SEARCHED = st.one_of(
 
 
 def test_arbitrary_searches(path: Path) -> None:
-    """Whatever is typed, the page answers, and no query of it reaches the time limit."""
+    """Whatever is typed, the page answers, and all its queries together take less than Datasette's
+    time limit for one: in processor time, which a busy machine does not stretch."""
     import asyncio
     from urllib.parse import quote
 
     loop = asyncio.new_event_loop()
-    datasette = loop.run_until_complete(serve(path))
+    datasette = loop.run_until_complete(serve(path, time_limit=20_000))
 
     @settings(
         max_examples=SEARCHES,
@@ -494,7 +495,7 @@ def test_arbitrary_searches(path: Path) -> None:
         response = loop.run_until_complete(
             datasette.client.get(f"{PAGE}{ending}?q={asked}&in={place}{more}")
         )
-        assert response.status_code == 200  # 503 is the time limit
+        assert response.status_code == 200
         assert "within the time limit" not in response.text
         assert time.process_time() - began < 1
 
