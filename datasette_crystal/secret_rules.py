@@ -163,7 +163,8 @@ def looks_random(value: str, shortest: int = 16) -> bool:
     if not chunks:
         return False
     mean = sum(map(len, chunks)) / len(chunks)
-    limit = 2.7 if upper and lower else 3.4
+    # one long run of letters among many signs is chance
+    limit = 2.7 if upper and lower else 4.2 if len(value) >= 28 and digits >= 3 else 3.4
     return mean < limit and _entropy(value) >= (2.8 if len(value) < 20 else 3.0)
 
 
@@ -682,11 +683,11 @@ def _is_assigned(match: re.Match[str]) -> bool:
             return looks_random(value) or (
                 len(value) >= 20 and _plausible_password(value) and looks_random(value, 12)
             )
-        return looks_random(value, 20) and not _CODE.fullmatch(value)
+        return looks_random(value, 20) and _is_drawn(value)
     if word in ("secret", "secret_key", "secretkey", "credential", "credentials"):
         if _UUID.fullmatch(value):
             return True
-        if looks_random(value, 12) and (assigned or option or not _CODE.fullmatch(value)):
+        if looks_random(value, 12) and (assigned or option or _is_drawn(value)):
             return True
         return (
             assigned
@@ -711,6 +712,17 @@ def _is_assigned(match: re.Match[str]) -> bool:
     if not _CODE.fullmatch(value):
         return True
     return looks_random(value, 12) or _alone_on_line(match)
+
+
+def _is_drawn(value: str) -> bool:
+    """Whether a random-looking value without quotes is more than a name in code: a token may begin
+    with a letter and have no signs, but then it has several digits, and not only at its end."""
+    if not _CODE.fullmatch(value):
+        return True
+    if len(value) < 16 or not value.isalnum():
+        return False
+    digits = sum(map(str.isdigit, value.rstrip("0123456789")))
+    return digits >= 2 or len(value) < 2.2 * len(_CHUNK.findall(value))
 
 
 def _is_code(value: str, shouted: bool) -> bool:

@@ -6,6 +6,7 @@ import ast
 import itertools
 import json
 import random
+import string
 import time
 from collections import Counter
 from pathlib import Path
@@ -156,6 +157,31 @@ def test_one_secret_is_found(text: str, kind: str, secret: str) -> None:
     (finding,) = find(text)
     assert (finding.kind, finding.value) == (kind, secret)
     assert text[finding.start : finding.end] == secret
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "api_key: {}\n",
+        "api_key={}",
+        "client_secret: {}\n",
+        "token: {}\n",
+        'curl -H "X-Api-Key: {}" https://api.corp.dev',
+        'curl -H "X-Vault-Token: {}"',
+        "https://api.corp.dev/v1?api_key={}&q=1",
+        "//npm.corp.dev/:_authToken={}",
+    ],
+)
+@pytest.mark.parametrize("letters", [string.ascii_letters, string.ascii_lowercase])
+def test_a_token_without_quotes_or_signs_is_no_name_in_code(form: str, letters: str) -> None:
+    """Most tokens begin with a letter and have no signs, as names in code do."""
+    rng = random.Random(form)
+    missed = 0
+    for _ in range(200):
+        value = rng.choice(letters) + "".join(rng.choices(letters + string.digits, k=31))
+        missed += all(value not in finding.value for finding in find(form.format(value)))
+    # a few have so long runs of letters that they pass for words
+    assert missed <= 12
 
 
 @pytest.mark.parametrize(
