@@ -189,8 +189,8 @@ _ESCAPED = {
 }  # fmt: skip
 _ENTITIES = re.compile(rb"&(?:amp;)?(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(amp|lt|gt|quot|apos));")
 _NAMED = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
-_UTF16_LE = re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00){8,}")
-_UTF16_BE = re.compile(rb"(?:\x00[\t\n\r\x20-\x7e]){8,}")
+#: UTF-16 of either byte order; of the little-endian one, the first character stands before it.
+_UTF16 = re.compile(rb"\x00[\t\n\r\x20-\x7e](?:\x00[\t\n\r\x20-\x7e]){6,}")
 #: Base64 in one piece, or in lines of at least 16 characters; the line breaks may be escaped.
 _BASE64 = re.compile(
     rb"[A-Za-z0-9+/_-]{16,}(?:(?:\\+r)?(?:\\+n|\r?\n)[A-Za-z0-9+/_-]{2,}){0,100000}"
@@ -264,13 +264,17 @@ def _windows(data: bytes | str | Path | BinaryIO) -> Iterator[tuple[int, bytes]]
 def _views(window: bytes) -> Iterator[tuple[str, bytes]]:
     """What ``window`` says in each encoding."""
     yield "raw", window
-    plain = window
     if b"\\" in window or b"&" in window:
-        plain = _ENTITIES.sub(_entity, _ESCAPES.sub(_escape, window))
-        if plain != window:
+        around = _around_escapes(window)
+        plain = _ENTITIES.sub(_entity, _ESCAPES.sub(_escape, around))
+        if plain != around:
             yield "escaped", plain
-    for pattern in (_UTF16_LE, _UTF16_BE) if b"\0" in window else ():
-        wide = b"\n".join(run.replace(b"\0", b"") for run in pattern.findall(window))
+    if runs16 := [match.span() for match in _UTF16.finditer(window)]:
+        wide = b"\n".join(
+            window[begin:end].replace(b"\0", b"")
+            for start, end in runs16
+            for begin in (start, max(start - 1, 0))
+        )
         yield "utf-16", wide
         if b"\\" in wide:
             yield "utf-16", _ESCAPES.sub(_escape, wide)
@@ -280,9 +284,41 @@ def _views(window: bytes) -> Iterator[tuple[str, bytes]]:
     for shift in range(4):
         yield "base64", b"\n".join(_decode_base64(run[shift:]) for run in runs64)
     if b"%" in window:
-        coded = b"\n".join(run for run in _PERCENT.findall(window) if b"%" in run)
+        words = b"\n".join(word for word in window.split() if b"%" in word)
+        coded = b"\n".join(run for run in _PERCENT.findall(words) if b"%" in run)
         yield "percent", unquote_to_bytes(coded)
         yield "percent", unquote_to_bytes(coded.replace(b"+", b" "))
+
+
+#: Bytes before and after an escape that a secret with the escape in it may reach, and how far away the
+#: beginning and the end of a word are looked for, so that no word is cut.
+_REACH = 4096
+
+
+def _around_escapes(window: bytes) -> bytes:
+    """The parts of ``window`` that read otherwise once their escapes are undone."""
+    parts: list[bytes] = []
+    done = 0
+    at = -1
+    while True:
+        places = [window.find(sign, max(at + 1, done)) for sign in (b"\\", b"&")]
+        at = min((place for place in places if place >= 0), default=-1)
+        if at < 0:
+            return b"\n".join(parts)
+        start = max(done, at - _REACH)
+        end = at
+        # as far as one escape follows another
+        while (
+            last := max(window.rfind(sign, end + 1, end + 2 * _REACH) for sign in (b"\\", b"&"))
+        ) >= 0:
+            end = last
+        end += _REACH
+        if start > done:
+            start = max(window.rfind(b" ", done, start), window.rfind(b"\n", done, start), done)
+        ends = [place for sign in (b" ", b"\n") if (place := window.find(sign, end)) >= 0]
+        end = min(ends, default=len(window))
+        parts.append(window[start:end])
+        done = end
 
 
 def _decode_base64(run: bytes) -> bytes:
