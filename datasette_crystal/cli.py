@@ -333,11 +333,16 @@ def _print_report(
     unknown = sum(source.unknown_records for source in found)
     unread = report.errors + sum(source.unreadable for source in found)
     notes = []
-    if skipped:
+    short = sum(source.short for source in found)
+    if short and min_messages > 1:
         notes.append(
-            f"{skipped} skipped: no conversation in the file, or fewer than {min_messages} prompts "
-            "and replies. `--min-messages 1` brings in the short ones."
+            f"{_number(short, 'conversation')} skipped, with fewer than {min_messages} prompts and "
+            "replies: `--min-messages 1` brings them in."
         )
+    elif short:
+        notes.append(f"{_number(short, 'conversation')} skipped, without any prompt or reply.")
+    if skipped > short:
+        notes.append(f"{_number(skipped - short, 'file')} skipped, with no conversation in it.")
     if missing:
         notes.append(
             f"{_number(missing, 'file')} deleted by the tool since the last import; the history stays."

@@ -60,7 +60,8 @@ class Options:
 @dataclass
 class SourceReport:
     """What an import did for one source. ``new``, ``updated`` and ``unchanged`` are numbers of
-    conversations; ``skipped`` counts conversations that are too short and files without any;
+    conversations; ``skipped`` counts conversations that are too short (``short`` of them) and files
+    without any;
     ``errors`` (they are tried again every time), ``unreadable`` (damaged, encrypted or of another
     kind) and ``missing`` are numbers of files, and so is ``to_read``, for a dry run. ``away`` are
     directories that were imported from once and are not there now; ``other_machines`` says how many
@@ -71,6 +72,7 @@ class SourceReport:
     updated: int = 0
     unchanged: int = 0
     skipped: int = 0
+    short: int = 0
     errors: int = 0
     unreadable: int = 0
     missing: int = 0
@@ -321,6 +323,9 @@ def _scan(
                     for file in before
                 ):
                     report.sources[adapter.name].skipped += 1
+                    report.sources[adapter.name].short += any(
+                        file and file.skipped_below is not None for file in before
+                    )
                 plan.back += [file for file in before if file and file.missing_since]
             else:
                 plan.todo.append((adapter, found))
@@ -523,6 +528,7 @@ def _import_one(
     for id_, outcome in results:
         if id_ is None:
             source.skipped += 1
+            source.short += 1
         # what was imported in this run stays new, whatever another file of it adds
         elif so_far.get(id_, "unchanged") == "unchanged":
             so_far[id_] = outcome

@@ -273,3 +273,23 @@ def test_serve_says_that_the_port_is_in_use_before_it_imports(tmp_path: Path) ->
     assert result.exit_code == 1
     assert f"port {port} is in use" in result.output
     assert not database.exists()
+
+
+def test_what_was_skipped_is_said_and_why(home: Path, tmp_path: Path) -> None:
+    projects = home / ".claude" / "projects" / "-home-ana-shop"
+    for number in (1, 2):
+        record = line("user", 1, "only a prompt", sessionId=SESSION.replace("1111", f"222{number}"))
+        name = SESSION.replace("1111", f"222{number}")
+        (projects / f"{name}.jsonl").write_text(record + "\n", encoding="utf-8")
+    (projects / "33333333-2222-4333-8444-555555555555.jsonl").write_text("{}\n", encoding="utf-8")
+    database = tmp_path / "crystal.db"
+    for _ in range(2):  # and again, where nothing is read
+        output = run("import", database, "--home", home).output
+        assert (
+            "2 conversations skipped, with fewer than 2 prompts and replies: `--min-messages 1` "
+            "brings them in." in output
+        )
+        assert "1 file skipped, with no conversation in it." in output
+    output = run("import", database, "--home", home, "--min-messages", "1").output
+    assert "conversations skipped" not in output
+    assert "1 file skipped, with no conversation in it." in output
