@@ -12,13 +12,15 @@ import contextlib
 import hashlib
 import json
 import os
+import pickle
 import re
 import secrets
 import shutil
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -29,7 +31,9 @@ from sqlite_utils import Database
 from . import search, usage
 from .migrations import APPLICATION_ID, ensure_late_indexes, migrations
 from .model import Attachment, ParsedMessage, ParsedToolCall
-from .redact import PLACEHOLDER, Redactor, is_placeholder, users_in
+from .redact import PLACEHOLDER, News, Redactor, State, digest, is_placeholder, users_in
+from .redact_jobs import Jobs, LeftToYou, Redacted
+from .scan import scan_bytes
 from .secret_rules import RULES, Rule
 from .store import (
     Store,
@@ -59,6 +63,7 @@ LEFT_OUT = ("source_files", "conversation_files", "import_log", "unknown_records
 MADE_ANEW = ("daily_usage", "import_runs")
 
 _BATCH = 500
+_BATCH_SIZE = 400_000
 #: Ids and times, in which there is nothing to redact.
 _HARMLESS = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}Z|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{1,5}|"
@@ -76,7 +81,7 @@ class Selection:
     """Which conversations: all those that every given option fits. ``conversations`` are session
     ids, ``source/session-id`` or numbers; ``projects`` names or paths; ``since`` and ``until`` days
     (the last one included) or ISO times of the beginning; ``where`` is SQL about the columns of
-    ``conversations``. Subagents of what is chosen come along."""
+    ``conversations``. Subagents of what is chosen come along, except ``excluded`` ones."""
 
     conversations: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
@@ -84,14 +89,17 @@ class Selection:
     since: str | None = None
     until: str | None = None
     where: str | None = None
+    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Options:
     """What of the conversations, and how it is redacted. ``words`` are replaced wherever they stand,
-    ``keep`` are names that stay. ``key`` makes fingerprints that are the same in several
+    ``keep`` are names and values that stay. ``key`` makes fingerprints that are the same in several
     publications; a random one unless given. ``static``: also write the conversations as a static
-    site into this directory."""
+    site into this directory, ``title`` is what the publication is called. ``jobs`` processes do the
+    work; more than one only in a program that can be started anew in each of them, see
+    :mod:`multiprocessing`. The result does not depend on how many there are."""
 
     thinking: bool = True
     tool_output: bool = True
@@ -104,19 +112,24 @@ class Options:
     dry_run: bool = False
     force: bool = False
     static: Path | None = None
+    title: str | None = None
+    jobs: int = 1
 
 
 @dataclass
 class Report:
     """What was published, and what was replaced in it: ``replaced[where, kind]`` with ``where`` such
     as ``messages.content``. ``found`` is what the check of the result met, as (where, kind) and how
-    often: when there is any, nothing was published. No values anywhere."""
+    often: when there is any, nothing was published; ``conversations`` says in which conversations
+    (``source/session-id`` of the source, or its number where the id itself was redacted). No values
+    anywhere."""
 
     rows: dict[str, int] = field(default_factory=dict)
     conversations_in_source: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     replaced: Counter[tuple[str, str]] = field(default_factory=Counter)
     found: Counter[tuple[str, str]] = field(default_factory=Counter)
+    conversations: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     verified: bool = False
     published: bool = False
     size: int = 0
@@ -139,7 +152,12 @@ class Report:
                 for (where, kind), count in sorted(self.replaced.items())
             ],
             "found_by_the_check": [
-                {"where": where, "kind": kind, "count": count}
+                {
+                    "where": where,
+                    "kind": kind,
+                    "count": count,
+                    "conversations": self.conversations.get((where, kind), []),
+                }
                 for (where, kind), count in sorted(self.found.items())
             ],
         }
@@ -163,6 +181,8 @@ def publish(
     selection, options = selection or Selection(), options or Options()
     progress = progress or (lambda step: None)
     _check_place(database, out, options)
+    if options.static is not None:
+        _check_site(options.static, options)
     try:
         source = open_readonly(database)
     except StoreError as error:
@@ -183,18 +203,30 @@ def publish(
             for part in ("build", "part")
         )
         site: Path | None = None
+        jobs: Jobs | None = None
         try:
-            redactor = _write(source, build, final, selection, options, report, progress)
-            report.size = final.stat().st_size
+            progress("Choosing")
+            source.execute("begin")
+            report.conversations_in_source = source.execute(
+                "select count(*) from conversations"
+            ).fetchone()[0]
+            _choose(source, selection)
+            _choose_messages(source)
+            redactor = _redactor(source, options) if options.redact else None
             if redactor is not None:
+                jobs = Jobs(redactor, options.jobs if _is_large(source) else 1)
+            _write(source, build, final, redactor, jobs, options, report, progress)
+            report.size = final.stat().st_size
+            if redactor is not None and jobs is not None:
                 report.replaced = +redactor.counts
                 progress("Checking")
-                _verify(final, redactor, options, report)
+                _verify(source, final, redactor, jobs, report)
                 report.verified = not report.found
+            source.execute("rollback")
             report.seconds = time.monotonic() - started
             if not report.found and options.static is not None:
                 progress("Writing the site")
-                site = _write_site(final, redactor, options, report)
+                site = _write_site(final, jobs, options, report)
             if report.found or options.dry_run:
                 return report
             final.chmod(0o644)
@@ -203,8 +235,10 @@ def publish(
             report.published = True
             if site is not None and options.static is not None:
                 _place_site(site, options.static, out)
-            report.metadata = _write_metadata(out)
+            report.metadata = _write_metadata(out, options.title)
         finally:
+            if jobs is not None:
+                jobs.close()
             if site is not None:
                 shutil.rmtree(site, ignore_errors=True)
             for path in (build, final):
@@ -213,6 +247,8 @@ def publish(
                         Path(f"{path}{ending}").unlink()
     except sqlite3.Error as error:
         raise PublishError(f"{out} cannot be written: {error}") from error
+    except BrokenExecutor:
+        raise PublishError("a process that helped was killed; nothing was published") from None
     except OSError as error:
         raise PublishError(f"{out} cannot be written: {error.strerror or error}") from error
     finally:
@@ -221,6 +257,14 @@ def publish(
 
 
 # --------------------------------------------------------------------------- places
+
+
+def _check_site(site: Path, options: Options) -> None:
+    place = site.absolute()
+    if not place.parent.is_dir():
+        raise PublishError(f"the directory {place.parent} does not exist")
+    if place.is_dir() and any(place.iterdir()) and not options.force and not options.dry_run:
+        raise PublishError(f"{site} is not empty; --force brings a site there up to date")
 
 
 def _check_place(database: Path, out: Path, options: Options) -> None:
@@ -341,23 +385,27 @@ def _choose(source: sqlite3.Connection, selection: Selection) -> None:
             }
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise PublishError(f"--where is no SQL condition: {error}") from None
+    excluded = {_named(source, name) for name in selection.excluded}
+    ids -= excluded
     if not ids:
         raise PublishError("no conversation fits; nothing was published")
     source.execute("create temp table chosen (new integer primary key, id integer unique)")
     source.executemany(
         "insert or ignore into temp.chosen (id) values (?)", [(id_,) for id_ in sorted(ids)]
     )
+    source.execute("create temp table excluded (id integer primary key)")
+    source.executemany("insert into temp.excluded values (?)", [(id_,) for id_ in excluded])
     source.execute(
         """
         with recursive family(id) as (
           select id from temp.chosen
           union
           select child.id from family join conversations child on child.parent_id = family.id
-          where child.kind = 'subagent'
+          where child.kind = 'subagent' and child.id not in (select id from temp.excluded)
           union
           select t.subagent_id from family join tool_calls t on t.conversation_id = family.id
           join conversations s on s.id = t.subagent_id
-          where s.kind = 'subagent'
+          where s.kind = 'subagent' and s.id not in (select id from temp.excluded)
         )
         insert or ignore into temp.chosen (id) select id from family order by id
         """
@@ -417,38 +465,40 @@ class _Texts:
 
     def __init__(self, redactor: Redactor | None) -> None:
         self.redactor = redactor
-        self._unchanged: set[str] = set()
+        #: What other processes made of texts that are on their way.
+        self.ready: dict[str, Redacted] = {}
 
-    def redact(self, value: Any, where: str, again: bool = False) -> Any:
-        if not isinstance(value, str) or self.redactor is None or _HARMLESS.fullmatch(value):
+    def redact(self, value: Any, where: str) -> Any:
+        redactor = self.redactor
+        if not isinstance(value, str) or redactor is None or _HARMLESS.fullmatch(value):
             return value
-        if again:
-            return self.redactor.again(value, where)
-        if len(value) > 100:
-            return self.redactor.redact(value, where)
-        if value in self._unchanged:
+        result = self.ready.get(value, (LeftToYou(),))[0]
+        if isinstance(result, LeftToYou):
+            return redactor.redact(value, where)
+        if result is None:
             return value
-        learned = self.redactor.learned
-        result = self.redactor.redact(value, where)
-        if self.redactor.learned != learned:
-            self._unchanged.clear()
-        elif result == value and len(self._unchanged) < 200_000:
-            self._unchanged.add(value)
-        return result
+        for kind, count in result[1].items():
+            redactor.counts[where, kind] += count
+        return result[0]
 
-    def forget(self) -> None:
-        self._unchanged.clear()
-
-    def blob(self, value: Any, where: str) -> Any:
+    def blob(self, value: Any, where: str, again: bool = False) -> Any:
         """Bytes that are a text are redacted as one; others - pictures - stay as they are."""
         if not isinstance(value, bytes) or self.redactor is None:
             return value
-        for encoding in (
-            ("utf-8", "utf-16") if value[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8",)
-        ):
-            with contextlib.suppress(UnicodeDecodeError):
-                return self.redactor.redact(value.decode(encoding), where).encode(encoding)
-        return value
+        text, encoding = _text_of(value)
+        if text is None:
+            return value
+        redact = self.redactor.again if again else self.redactor.redact
+        return redact(text, where).encode(encoding, "surrogatepass")
+
+
+def _text_of(value: bytes) -> tuple[str | None, str]:
+    """The text that bytes are, if they are one, and its encoding."""
+    wide = value[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16",) if wide else ("utf-8",):
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode(encoding), encoding
+    return None, ""
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
@@ -472,6 +522,20 @@ def _insert(target: sqlite3.Connection, table: str, rows: Iterable[dict[str, Any
     return number
 
 
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Rows in portions of some hundred kilobytes."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += 100 + sum(len(value) for value in row.values() if isinstance(value, str))
+        if size > _BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
 def _rows(source: sqlite3.Connection, sql: str, *values: Any) -> Iterator[dict[str, Any]]:
     cursor = source.execute(sql, values)
     names = [column[0] for column in cursor.description]
@@ -479,24 +543,29 @@ def _rows(source: sqlite3.Connection, sql: str, *values: Any) -> Iterator[dict[s
         yield dict(zip(names, row, strict=True))
 
 
+def _is_large(source: sqlite3.Connection) -> bool:
+    """Whether there is more to do than to start processes for it."""
+    return bool(
+        source.execute(
+            "select total(length(content)) + total(length(thinking)) + (select "
+            "total(length(input)) + total(length(output)) from tool_calls where message_id in "
+            "(select id from temp.shown)) from messages where id in (select id from temp.shown)"
+        ).fetchone()[0]
+        > 4_000_000
+    )
+
+
 def _write(
     source: sqlite3.Connection,
     build: Path,
     final: Path,
-    selection: Selection,
+    redactor: Redactor | None,
+    jobs: Jobs | None,
     options: Options,
     report: Report,
     progress: Progress,
-) -> Redactor | None:
+) -> None:
     """Builds the new database at ``build`` and writes it, compacted, to ``final``."""
-    progress("Choosing")
-    source.execute("begin")
-    report.conversations_in_source = source.execute(
-        "select count(*) from conversations"
-    ).fetchone()[0]
-    _choose(source, selection)
-    _choose_messages(source)
-    redactor = _redactor(source, options) if options.redact else None
     os.close(os.open(build, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     target = sqlite3.connect(build, isolation_level=None)
     try:
@@ -510,14 +579,13 @@ def _write(
             target.execute("commit")
         target.execute("begin")
         progress("Copying")
-        _Copy(source, target, _Texts(redactor), options, report, progress).run()
+        _Copy(source, target, redactor, jobs, options, report, progress).run()
         target.execute("commit")
         progress("Compacting")
         os.close(os.open(final, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         target.execute("vacuum into ?", (str(final),))
     finally:
         target.close()
-    source.execute("rollback")
     check = sqlite3.connect(final, isolation_level=None)
     try:
         check.execute("pragma journal_mode = delete").fetchall()
@@ -527,7 +595,6 @@ def _write(
             raise PublishError("the new database is not sound; nothing was published")
     finally:
         check.close()
-    return redactor
 
 
 def _redactor(source: sqlite3.Connection, options: Options) -> Redactor:
@@ -562,6 +629,10 @@ def _redactor(source: sqlite3.Connection, options: Options) -> Redactor:
         )
         if row[0]
     ]
+    # what an earlier publication left of a name is no name
+    names, hosts = (
+        [name for name in found if not PLACEHOLDER.search(name)] for found in (names, hosts)
+    )
     _check_words(source, options.words)
     return Redactor(
         options.rules,
@@ -601,39 +672,44 @@ class _Copy:
         self,
         source: sqlite3.Connection,
         target: sqlite3.Connection,
-        texts: _Texts,
+        redactor: Redactor | None,
+        jobs: Jobs | None,
         options: Options,
         report: Report,
         progress: Progress,
     ) -> None:
         self.source = source
         self.target = target
-        self.texts = texts
+        self.redactor = redactor
+        self.jobs = jobs
+        self.texts = _Texts(redactor)
         self.options = options
         self.report = report
         self.progress = progress
         self.chosen = dict(source.execute("select id, new from temp.chosen"))
-        #: The last row of each table before something new was learned: up to there it is read again.
-        self.stale: dict[str, int] = {}
+        #: What was known before the first row was read, and is known to those who help.
+        self.start: State | None = None
+        self.packed = b""
+        #: Texts that hold others in base64, by digest.
+        self.encoded: set[bytes] = set()
         self.store = Store(source, "", lambda: "")  # asked for titles only
         self.cuts: dict[int, list[tuple[str, str, bool]]] = {}
 
     def run(self) -> None:
         rows = self.report.rows
         self._find_cuts()
+        if self.redactor is not None:
+            self.start = self.redactor.state()
+            self.packed = pickle.dumps(self.start)
         for table, read in (
             ("messages", self._messages),
             ("tool_calls", self._calls),
             ("file_edits", self._edits),
             ("attachments", self._attachments),
         ):
-            self.stale[table] = 0
             rows[table] = _insert(self.target, table, read())
-        self.texts.forget()
-        if self.texts.redactor is not None:
-            self.progress("Looking for names again")
-            for table in ("messages", "tool_calls", "file_edits", "attachments"):
-                self._again(table)
+        self.progress("Looking for names again")
+        self._again()
         self.progress("Finishing")
         self._headers()
         self._titles()
@@ -641,20 +717,60 @@ class _Copy:
 
     def _row(self, row: dict[str, Any], table: str, leave: Sequence[str] = ()) -> dict[str, Any]:
         """A row with every text redacted."""
-        redactor = self.texts.redactor
-        learned = redactor.learned if redactor else 0
-        result = {
+        return {
             name: value if name in leave else self.texts.redact(value, f"{table}.{name}")
             for name, value in row.items()
         }
-        if redactor is not None and redactor.learned != learned and "id" in row:
-            self.stale |= dict.fromkeys(self.stale, 2**62)
-            self.stale[table] = row["id"]
-        return result
+
+    def _redacted(
+        self, rows: Iterable[dict[str, Any]], table: str, leave: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Rows with every text redacted, in their order. Of most texts that is done ahead."""
+        if self.jobs is None:
+            yield from rows
+            return
+        waiting: deque[tuple[list[dict[str, Any]], list[str], Future[list[Redacted]]]] = deque()
+        for batch in _batches(rows):
+            texts = {
+                value: None
+                for row in batch
+                for name, value in row.items()
+                if name not in leave and isinstance(value, str) and not _HARMLESS.fullmatch(value)
+            }
+            waiting.append((batch, list(texts), self.jobs.redact(self.packed, list(texts))))
+            if len(waiting) > 2 * self.jobs.jobs:
+                yield from self._collected(*waiting.popleft(), table, leave)
+        while waiting:
+            yield from self._collected(*waiting.popleft(), table, leave)
+
+    def _collected(
+        self,
+        batch: list[dict[str, Any]],
+        texts: list[str],
+        results: Future[list[Redacted]],
+        table: str,
+        leave: Sequence[str],
+    ) -> Iterator[dict[str, Any]]:
+        assert self.redactor is not None
+        self.texts.ready = dict(zip(texts, results.result(), strict=True))
+        for text, (new, searched, encoded) in self.texts.ready.items():
+            if searched:
+                self.redactor.clean.add(digest(text))
+            if encoded and not isinstance(new, LeftToYou):
+                self.encoded.add(digest(text if new is None else new[0]))
+        for row in batch:
+            yield self._row(row, table, leave)
+        self.texts.ready = {}
 
     # ----------------------------------------------------------------- the long texts
 
     def _messages(self) -> Iterator[dict[str, Any]]:
+        leave = ("uid", "new_uid", "source")
+        for row in self._redacted(self._message_rows(), "messages", leave):
+            row["characters"] = len(row["content"])
+            yield row
+
+    def _message_rows(self) -> Iterator[dict[str, Any]]:
         dropped = self.report.left_out
         for row in _rows(
             self.source,
@@ -676,11 +792,15 @@ class _Copy:
                 dropped["tool output"] = dropped.get("tool output", 0) + 1
             if row["id"] in self.cuts:
                 row["content"] = self._without_cuts(row["id"], row["content"])
-            row = self._row(row, "messages", leave=("uid", "new_uid", "source"))
-            row["characters"] = len(row["content"])
             yield row
 
     def _calls(self) -> Iterator[dict[str, Any]]:
+        for row in self._redacted(self._call_rows(), "tool_calls", ("source",)):
+            if row.pop("made"):
+                row["title"] = tool_title_from_json(row["name"], row["input"])
+            yield row
+
+    def _call_rows(self) -> Iterator[dict[str, Any]]:
         dropped = self.report.left_out
         for number, row in enumerate(
             _rows(
@@ -706,12 +826,12 @@ class _Copy:
                 row["title"] = ""
             # resolved to the child's own id when all names are known
             row["subagent_session_id"] = None
-            row = self._row(row, "tool_calls", leave=("source",))
-            if made:
-                row["title"] = tool_title_from_json(row["name"], row["input"])
-            yield row
+            yield row | {"made": made}
 
     def _edits(self) -> Iterator[dict[str, Any]]:
+        return self._redacted(self._edit_rows(), "file_edits")
+
+    def _edit_rows(self) -> Iterator[dict[str, Any]]:
         for number, row in enumerate(
             _rows(
                 self.source,
@@ -725,7 +845,7 @@ class _Copy:
                 "message_id": row["new_message"],
                 "conversation_id": row["owner"],
             }
-            yield self._row(row, "file_edits")
+            yield row
 
     def _attachments(self) -> Iterator[dict[str, Any]]:
         dropped = self.report.left_out
@@ -787,15 +907,38 @@ class _Copy:
             self.texts.redactor.counts["messages.content", placeholder.split(":")[1]] += 1
         return content
 
-    def _again(self, table: str) -> None:
-        """Names and secrets that were learned late, in the texts that were copied before."""
+    def _again(self) -> None:
+        """Names and secrets that were learned late, in the texts that may have them."""
+        redactor = self.redactor
+        if redactor is None or self.start is None:
+            return
+        start = self.start
+        for _ in range(4):  # what is learned here may stand elsewhere
+            news = redactor.news(start)
+            if not news:
+                return
+            start = redactor.state()
+            for table in ("messages", "tool_calls", "file_edits", "attachments"):
+                self._again_in(table, news)
+
+    def _again_in(self, table: str, news: News) -> None:
+        redactor = self.redactor
+        assert redactor is not None
         names = [
-            name
-            for name in _columns(self.target, table)
-            if name not in ("uid", "source", "sha256", "content" if table == "attachments" else "")
+            name for name in _columns(self.target, table) if name not in ("uid", "source", "sha256")
         ]
+
+        def again(value: Any, name: str) -> Any:
+            if isinstance(value, bytes):
+                return self.texts.blob(value, f"{table}.{name}", again=True)
+            if not isinstance(value, str) or _HARMLESS.fullmatch(value):
+                return value
+            if not news.may_be_in(value) and digest(value) not in self.encoded:
+                return value
+            return redactor.again(value, f"{table}.{name}")
+
         at = 0
-        while at < self.stale[table]:
+        while True:
             batch = self.target.execute(
                 f"select {','.join(names)} from {table} where id > ? order by id limit {_BATCH}",
                 (at,),
@@ -805,23 +948,23 @@ class _Copy:
             at = batch[-1][0]
             for values in batch:
                 row = dict(zip(names, values, strict=True))
-                new = {
-                    name: self.texts.redact(value, f"{table}.{name}", again=True)
-                    for name, value in row.items()
-                }
+                new = {name: again(value, name) for name, value in row.items()}
+                changed = {name: value for name, value in new.items() if value != row[name]}
+                if not changed:
+                    continue
                 if table == "tool_calls" and row["title"] == tool_title_from_json(
                     row["name"], row["input"]
                 ):
-                    new["title"] = tool_title_from_json(new["name"], new["input"])
+                    changed["title"] = tool_title_from_json(new["name"], new["input"])
                 if table == "messages":
-                    new["characters"] = len(new["content"])
-                changed = {name: value for name, value in new.items() if value != row[name]}
-                if changed:
-                    self.target.execute(
-                        f"update {table} set {','.join(f'{n} = :{n}' for n in changed)} "
-                        "where id = :id",
-                        changed | {"id": row["id"]},
-                    )
+                    changed["characters"] = len(new["content"])
+                if table == "attachments" and "content" in changed:
+                    changed["size"] = len(new["content"])
+                    changed["sha256"] = hashlib.sha256(new["content"]).hexdigest()
+                self.target.execute(
+                    f"update {table} set {','.join(f'{n} = :{n}' for n in changed)} where id = :id",
+                    changed | {"id": row["id"]},
+                )
 
     # ----------------------------------------------------------------- the short rows
 
@@ -1062,56 +1205,116 @@ def _version() -> str:
 # --------------------------------------------------------------------------- the check
 
 
-def _verify(path: Path, redactor: Redactor, options: Options, report: Report) -> None:
-    """Looks for secrets and for everything that was replaced in the bytes of the new file, and for
-    names in its texts."""
-    from .scan import scan_bytes
-
-    for finding in scan_bytes(path, options.rules, known=redactor.values):
-        if not is_placeholder(finding.value):
-            report.found[f"the file ({finding.encoding})", finding.kind] += 1
+def _verify(
+    source: sqlite3.Connection, path: Path, redactor: Redactor, jobs: Jobs, report: Report
+) -> None:
+    """Looks for secrets and for everything that was replaced in the bytes of the new file, and in its
+    texts, where a long one is not cut by the end of a page."""
+    packed = pickle.dumps(redactor.state())
+    in_bytes = list(jobs.scan([path]))
     connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
-    before = Counter(redactor.counts)
+    chosen = {
+        new: (source_, session, old)
+        for new, source_, session, old in source.execute(
+            "select ch.new, c.source, c.session_id, c.id from temp.chosen ch "
+            "join conversations c on c.id = ch.id"
+        )
+    }
+    owners = {
+        "conversations": "t.id",
+        "attachments": "(select m.conversation_id from messages m where m.id = t.message_id)",
+    }
+    waiting: deque[tuple[list[tuple[str, Any]], Future[list[list[str]]]]] = deque()
+
+    def collect() -> None:
+        places, results = waiting.popleft()
+        for (where, conversation), kinds in zip(places, results.result(), strict=True):
+            for kind in kinds:
+                _add_found(report, redactor, where, kind, chosen.get(conversation))
+
     try:
         for table in (*COPIED, "import_runs"):
             names = _columns(connection, table)
-            for row in connection.execute(f"select * from {table}"):
-                for name, value in zip(names, row, strict=True):
-                    if not isinstance(value, str) or _HARMLESS.fullmatch(value):
-                        continue
-                    if redactor.again(value) != value:
-                        report.found[f"{table}.{name}", "name"] += 1
-                    # in the file a long text is cut where a page ends
-                    for found in redactor.findings(value):
-                        report.found[f"{table}.{name}", found.kind] += 1
+            owner = owners.get(table) or (
+                "t.conversation_id" if "conversation_id" in names else "null"
+            )
+            for batch in _batches(
+                _rows(connection, f"select t.*, {owner} as its_conversation from {table} t")
+            ):
+                places: list[tuple[str, Any]] = []
+                texts: list[tuple[str, bool]] = []
+                seen: set[tuple[str, str]] = set()
+                for row in batch:
+                    conversation = row["its_conversation"]
+                    for name in names:
+                        value, where = row[name], f"{table}.{name}"
+                        if isinstance(value, bytes):
+                            for kind in _in_blob(value, redactor):
+                                _add_found(report, redactor, where, kind, chosen.get(conversation))
+                            value = _text_of(value)[0]
+                        if (
+                            not isinstance(value, str)
+                            or (name, value) in seen
+                            or _HARMLESS.fullmatch(value)
+                        ):
+                            continue
+                        seen.add((name, value))
+                        places.append((where, conversation))
+                        texts.append((value, not redactor.is_clean(value)))
+                waiting.append((places, jobs.check(packed, texts)))
+                if len(waiting) > 2 * jobs.jobs:
+                    collect()
+        while waiting:
+            collect()
+        for part in in_bytes:
+            for encoding, kind in part.result():
+                _add_found(report, redactor, f"the file ({encoding})", kind)
     finally:
-        redactor.counts = before
         connection.close()
 
 
-def _write_site(
-    path: Path, redactor: Redactor | None, options: Options, report: Report
-) -> Path | None:
+def _in_blob(value: bytes, redactor: Redactor) -> Iterator[str]:
+    for finding in scan_bytes(value, redactor.rules, known=redactor.values):
+        if not is_placeholder(finding.value) and not redactor.keeps(finding.value):
+            yield finding.kind
+
+
+def _add_found(
+    report: Report,
+    redactor: Redactor,
+    where: str,
+    kind: str,
+    conversation: tuple[str, str, int] | None = None,
+) -> None:
+    report.found[where, kind] += 1
+    if conversation is None:
+        return
+    source, session, number = conversation
+    name = f"{source}/{session}"
+    if redactor.redact(name) != name:
+        name = str(number)
+    names = report.conversations.setdefault((where, kind), [])
+    if name not in names:
+        names.append(name)
+
+
+def _write_site(path: Path, jobs: Jobs | None, options: Options, report: Report) -> Path | None:
     """Writes the static site beside its place and checks the bytes of every file of it."""
-    from .scan import scan_bytes
     from .static_site import SiteError, write_site
 
     assert options.static is not None
     place = options.static.absolute()
-    if not place.parent.is_dir():
-        raise PublishError(f"the directory {place.parent} does not exist")
-    if place.is_dir() and any(place.iterdir()) and not options.force and not options.dry_run:
-        raise PublishError(f"{options.static} is not empty; --force brings a site there up to date")
     site = place.with_name(f".{place.name}.{secrets.token_hex(4)}.site")
     try:
-        report.static_files = write_site(path, site).files
-        if redactor is not None:
-            known = redactor.values
-            for file in sorted(site.rglob("*")):
-                if file.is_file():
-                    for finding in scan_bytes(file, options.rules, known=known):
-                        if not is_placeholder(finding.value):
-                            report.found[f"the site ({finding.encoding})", finding.kind] += 1
+        report.static_files = write_site(
+            path, site, title=options.title, jobs=jobs.jobs if jobs else options.jobs
+        ).files
+        if jobs is not None:
+            files = [file for file in sorted(site.rglob("*")) if file.is_file()]
+            for part in list(jobs.scan(files)):
+                for encoding, kind in part.result():
+                    report.found[f"the site ({encoding})", kind] += 1
+            report.verified = not report.found
     except SiteError as error:
         shutil.rmtree(site, ignore_errors=True)
         raise PublishError(str(error)) from None
@@ -1134,7 +1337,7 @@ def _place_site(site: Path, place: Path, database: Path) -> None:
 # --------------------------------------------------------------------------- metadata.yml
 
 
-def metadata_text(name: str) -> str:
+def metadata_text(name: str, title: str | None = None) -> str:
     """What is written beside the new database: a start for its own ``metadata.yml``."""
     return f"""{_MARK}: a start for your own; it is not overwritten once you take this line away.
 #
@@ -1149,7 +1352,7 @@ def metadata_text(name: str) -> str:
 #   when it is opened with -i, as published instances do. Datasette Lite downloads it in any case.
 # * `--cors` lets pages of other sites read it: Datasette Lite needs that of the server that the
 #   file lies on.
-title: Conversations with AI coding tools
+title: {json.dumps(title or "Conversations with AI coding tools", ensure_ascii=False)}
 description: >-
   A selection of conversations, published with datasette-crystal. Names, paths and secrets were
   replaced by placeholders: user-1, host-1, [secret:kind:fingerprint].
@@ -1159,11 +1362,11 @@ databases:
 """
 
 
-def _write_metadata(out: Path) -> str | None:
+def _write_metadata(out: Path, title: str | None) -> str | None:
     """Writes ``metadata.yml`` beside ``out``, unless there is one that is not ours."""
     path = out.with_name("metadata.yml")
     with contextlib.suppress(FileNotFoundError):
         if not path.read_text("utf-8", "replace").startswith(_MARK):
             return None
-    path.write_text(metadata_text(out.stem), encoding="utf-8")
+    path.write_text(metadata_text(out.stem, title), encoding="utf-8")
     return str(path)

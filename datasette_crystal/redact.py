@@ -20,6 +20,7 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -129,6 +130,7 @@ _PIECE = re.compile(
     r'"(?:delta|text|partial_json|content|chunk|token|data)"\s{0,4}:\s{0,4}"((?:[^"\\]|\\.){1,2000})"'
 )
 
+_LONG = 200  # characters of a text that is worth remembering
 _DEEPEST = 4  # levels of JSON or base64 inside of one another
 
 
@@ -157,13 +159,44 @@ def distinctive(value: str) -> bool:
     return sum(kinds) >= 2 or (len(value) >= 16 and any(kinds)) or len(value) >= 40
 
 
+#: What a :class:`Redactor` knows, and how much of it was news to other texts.
+State = tuple[tuple[dict[str, Any], ...], int]
+_STATE = ("_users", "_hosts", "_emails", "_alone", "_seen", "_secrets", "_needles", "_edges")
+
+
+@dataclass(frozen=True)
+class News:
+    """Spellings of what a :class:`Redactor` learned after some texts were redacted: exact ones, and
+    ones in lower case."""
+
+    exact: list[str]
+    folded: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.exact or self.folded)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether :meth:`Redactor.again` may change a text. JSON may spell anything otherwise."""
+        if "\\" in text and _looks_like_json(text):
+            return True
+        if any(spelling in text for spelling in self.exact):
+            return True
+        lowered = text.lower()
+        return any(spelling in lowered for spelling in self.folded)
+
+
+def digest(text: str) -> bytes:
+    """Stands for a text where the text itself would take too much memory."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 class Redactor:
     """Redacts texts, and counts what it replaced: ``counts[where, kind]``, where ``where`` is what
     the caller says (``messages.content``), and never holds a value.
 
     ``rules`` find secrets. ``users`` and ``hosts`` are names known beforehand, from paths and from
     the machine; ``words`` are the user's own, replaced wherever they stand, also inside of other
-    words; ``keep`` are names and addresses that stay. ``key`` makes the fingerprints; a random one
+    words; ``keep`` are names, addresses and values that stay. ``key`` makes the fingerprints; a random one
     unless given."""
 
     def __init__(
@@ -178,8 +211,10 @@ class Redactor:
     ) -> None:
         self.rules = rules
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._key = key or secrets.token_bytes(32)
-        self._keep = {name.lower() for name in keep}
+        self.key = key or secrets.token_bytes(32)
+        self.own_keep = tuple(keep)
+        self.own_words = tuple(words)
+        self._keep = {name.lower() for name in self.own_keep}
         self._users: dict[str, str] = {}
         self._hosts: dict[str, str] = {}
         self._emails: dict[str, str] = {}
@@ -190,6 +225,12 @@ class Redactor:
         self._edges: dict[str, tuple[str, str]] = {}  # beginning or end of a secret: value, side
         #: Grows whenever something becomes known that other texts may hold, too.
         self.learned = 0
+        #: Grows whenever a text gave anything to remember, be it only the number of a name.
+        self.changes = 0
+        #: Grows with every piece of base64 that is a text.
+        self.decoded = 0
+        #: Long texts in which a search found no secret, by :func:`digest`.
+        self.clean: set[bytes] = set()
         self._pattern: re.Pattern[str] | None = None
         self._pattern_of = 0
         self._first_words: frozenset[str] = frozenset()
@@ -199,7 +240,7 @@ class Redactor:
         self._kinds = {part for rule in rules for part in re.split(r"\W+", rule.kind.lower())}
         self._words = {
             word.lower(): f"redacted-{number}"
-            for number, word in enumerate(dict.fromkeys(w.lower() for w in words), 1)
+            for number, word in enumerate(dict.fromkeys(w.lower() for w in self.own_words), 1)
         }
         self._word_pattern = (
             re.compile(
@@ -229,11 +270,14 @@ class Redactor:
             return name
         if key not in self._users:
             self._users[key] = f"user-{len(self._users) + 1}"
+            self.changes += 1
             if not key.isalnum():
                 self.learned += 1  # it is written otherwise in names of folders
-        self._seen[key] += 1
-        if (trusted and len(key) >= 3) or (len(key) >= 4 and self._seen[key] >= 3):
-            self._stand_alone(key, "user-name", self._users[key])
+        if self._may_stand_alone(key):
+            self._seen[key] += 1
+            self.changes += 1
+            if (trusted and len(key) >= 3) or (len(key) >= 4 and self._seen[key] >= 3):
+                self._stand_alone(key, "user-name", self._users[key])
         return self._users[key]
 
     def add_host(self, name: str, trusted: bool = False) -> str:
@@ -244,28 +288,32 @@ class Redactor:
         short = key.removesuffix(".local").removesuffix(".lan").removesuffix(".home")
         if short not in self._hosts:
             self._hosts[short] = f"host-{len(self._hosts) + 1}"
+            self.changes += 1
         if trusted and len(short) >= 4:
             for spelling in (short, key):
                 self._stand_alone(spelling, "host-name", self._hosts[short])
         return self._hosts[short]
 
-    def _stand_alone(self, key: str, kind: str, placeholder: str) -> None:
-        if (
+    def _may_stand_alone(self, key: str) -> bool:
+        return not (
             key in self._alone
             or key in COMMON_NAMES
             or key in self._kinds
             or not any(char.isalpha() for char in key)
             or PLACEHOLDER.fullmatch(key)
-        ):
-            return
-        self._alone[key] = kind, placeholder
-        self.learned += 1
+        )
+
+    def _stand_alone(self, key: str, kind: str, placeholder: str) -> None:
+        if self._may_stand_alone(key):
+            self._alone[key] = kind, placeholder
+            self.learned += 1
+            self.changes += 1
 
     def fingerprint(self, value: str) -> str:
         """Twelve digits that are the same for equal secrets under one key. Spellings of one value,
         as JSON and plain, are equal."""
         plain = canonical(value).replace("\r\n", "\n")
-        digest = hmac.new(self._key, plain.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        digest = hmac.new(self.key, plain.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return f"{int.from_bytes(digest.digest()[:8], 'big') % 10**12:012d}"
 
     def learn(self, value: str, kind: str) -> str:
@@ -275,6 +323,7 @@ class Redactor:
             kind = re.sub(r"[^a-z0-9]+", "-", kind.lower()).strip("-") or "secret"
             placeholder = f"[secret:{kind}:{self.fingerprint(value)}]"
             self._secrets[value] = placeholder
+            self.changes += 1
             if distinctive(value):
                 self.learned += 1
                 for spelling in _spellings(value):
@@ -292,6 +341,41 @@ class Redactor:
             *self._emails,
             *self._words,
         ]
+
+    def keeps(self, value: str) -> bool:
+        """Whether the user wants this to stay."""
+        return bool(self._keep) and value.lower() in self._keep
+
+    def is_clean(self, text: str) -> bool:
+        """Whether a search found nothing in this text, as far as that is remembered."""
+        return len(text) >= _LONG and digest(text) in self.clean
+
+    def state(self) -> State:
+        """All that is known by now, for :meth:`restore`, also of another one made with the same
+        rules, words and key."""
+        return tuple(dict(getattr(self, name)) for name in _STATE), self.learned
+
+    def restore(self, state: State) -> None:
+        """Knows again what was known at :meth:`state`, and nothing else."""
+        for name, value in zip(_STATE, state[0], strict=True):
+            known = getattr(self, name)
+            known.clear()
+            known.update(value)
+        self.learned = state[1]
+        self._pattern = None
+        self._folders_of = -1
+
+    def news(self, state: State) -> News:
+        """What became known since ``state``, as a question to a text."""
+        old = dict(zip(_STATE, state[0], strict=True))
+        exact = [value for value in self._needles if value not in old["_needles"]]
+        exact += [value for value in self._edges if value not in old["_edges"]]
+        names = [name for name in self._users if name not in old["_users"]]
+        folded = {re.sub(r"[^a-z0-9]", "-", name) for name in names} | set(names)
+        for name in self._alone:
+            if name not in old["_alone"]:
+                folded |= {spelling.lower() for spelling in _spellings(name)}
+        return News(exact, sorted(folded))
 
     @property
     def names(self) -> list[str]:
@@ -315,7 +399,9 @@ class Redactor:
     def again(self, text: str, where: str = "") -> str:
         """Only what is known by now, without looking for further secrets: for texts that went
         through :meth:`redact` before the last of them was known."""
-        return self._redact(text, where, 0, search=False)
+        before = self.learned
+        text = self._redact(text, where, 0, search=False)
+        return text if self.learned == before else self._redact(text, where, 0, search=False)
 
     def _redact(self, text: str, where: str, depth: int, search: bool = True) -> str:
         if not text:
@@ -335,7 +421,9 @@ class Redactor:
         depth: int,
         search: bool,
         local: Sequence[tuple[str, str]] = (),
+        decoded: bool | None = None,
     ) -> str:
+        """``decoded``: whether secrets are searched in what is encoded, if not as in the text."""
         spans: list[tuple[int, int, str]] = []
         if search:
             for finding in self.findings(text):
@@ -343,18 +431,26 @@ class Redactor:
         spans += self._known(text, local)
         if spans:
             text = self._replace(text, spans, where)
-        if search and depth < _DEEPEST:
-            text = self._pieces(text, where)
-            text = self._encoded(text, where, depth)
+        if depth < _DEEPEST:
+            if search:
+                text = self._pieces(text, where)
+            text = self._encoded(text, where, depth, search if decoded is None else decoded)
         return self._identities(text, where)
 
     def findings(self, text: str) -> list[Finding]:
-        """The secrets in a text, placeholders left aside."""
-        return [
+        """The secrets in a text, placeholders and what is to stay left aside."""
+        known = digest(text) if len(text) >= _LONG else b""
+        if known in self.clean:
+            return []
+        found = [
             finding
             for finding in find(text, self.rules)
             if not ("-" in finding.value and is_placeholder(finding.value))
+            and not self.keeps(finding.value)
         ]
+        if known and not found:
+            self.clean.add(known)
+        return found
 
     def _known(self, text: str, local: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
         for needles in (self._needles.items(), local):
@@ -431,8 +527,10 @@ class Redactor:
                 spans.append((start, end, placeholder))
         return self._replace(text, spans, where) if spans else text
 
-    def _encoded(self, text: str, where: str, depth: int) -> str:
+    def _encoded(self, text: str, where: str, depth: int, search: bool = True) -> str:
         """Base64 of a text that would not be left as it is goes as a whole."""
+        if len(text) < 24:
+            return text
         spans = []
         for match in _BASE64.finditer(text):
             token = match[0].replace("\n", "")
@@ -440,9 +538,10 @@ class Redactor:
                 decoded = _decode(token[offset:])
                 if decoded is None:
                     continue
-                quiet = Counter(self.counts)
-                changed = self._redact(decoded, where, depth + 1) != decoded
-                self.counts = quiet
+                self.decoded += 1
+                counts, self.counts = self.counts, Counter()
+                changed = self._redact(decoded, where, depth + 1, search) != decoded
+                self.counts = counts
                 if changed:
                     placeholder = f"[secret:base64:{self.fingerprint(token)}]"
                     spans.append((match.start(), match.end(), placeholder))
@@ -479,10 +578,7 @@ class Redactor:
             mine = local
             if search and context and _TELLING_KEY.search(context):
                 mine = [*local, *self._pair(context, item)]
-            result = self._plain(item, where, depth, look, mine)
-            if search and not look:
-                result = self._identities(self._encoded(result, where, depth), where)
-            return result
+            return self._plain(item, where, depth, look, mine, search)
 
         changed = _map_strings(value, string)
         if search and isinstance(value, list) and len(value) > 1:
@@ -545,14 +641,14 @@ class Redactor:
     def _identities(self, text: str, where: str) -> str:
         if self._word_pattern is not None:
             text = self._word_pattern.sub(lambda match: self._own_word(match, where), text)
-        if "=" in text:
+        if "=" in text and any(name in text for name in ("USER=", "NAME=", "HOST=", "uid=")):
             for match in _ENVIRONMENT.finditer(text):
                 if name := (match[1] and match[3]) or match[4]:
                     if not PLACEHOLDER.fullmatch(name):
                         self.add_user(name, trusted=True)
                 elif not PLACEHOLDER.fullmatch(match[3]):
                     self.add_host(match[3], trusted=True)
-        if "<" in text and ": " in text:
+        if "<" in text and any(name in text for name in ("Author:", "Commit", "-by:", "-By:")):
             for match in _AUTHOR.finditer(text):
                 if not self._keeps_address(match[2]) and not PLACEHOLDER.search(match[1]):
                     self.add_user(match[1], trusted=True)
@@ -625,6 +721,7 @@ class Redactor:
                     continue
                 key = address.lower()
                 if key not in self._emails:
+                    self.changes += 1
                     self._emails[key] = f"email-{len(self._emails) + 1}@redacted.invalid"
                 new, kind = self._emails[key], "email"
                 if sign != "@":
@@ -754,13 +851,14 @@ class Redactor:
             )
             self._pattern_of = len(self._alone)
         lowered = text.lower()
-        if "\\" in text or "\x1b" in text or "%" in text:
-            lowered = _GLUE.sub(" ", lowered)
-        if len(self._spelled) <= 30:
+        if len(self._spelled) <= 100:
             if not any(spelling in lowered for spelling in self._spelled):
                 return text
-        elif self._first_words.isdisjoint(_WORD.findall(lowered)):
-            return text
+        else:
+            if "\\" in text or "\x1b" in text or "%" in text:
+                lowered = _GLUE.sub(" ", lowered)
+            if self._first_words.isdisjoint(_WORD.findall(lowered)):
+                return text
 
         def name(match: re.Match[str]) -> str:
             # İ and its like are other letters in lower case
@@ -784,7 +882,7 @@ def _spellings(value: str) -> list[str]:
         json.dumps(value, ensure_ascii=False)[1:-1],
         json.dumps(value)[1:-1],
         json.dumps(value)[1:-1].replace("/", "\\/"),
-        quote(value, safe=""),
+        quote(value, safe="", errors="surrogatepass"),
         value.replace("\\n", "\n").replace("\\/", "/").replace('\\"', '"'),
     ]
     return list(dict.fromkeys(spellings))
@@ -810,6 +908,9 @@ def _edges(value: str) -> Iterator[tuple[str, str]]:
             yield edge, side
 
 
+_PRINTABLE = bytes((9, 10, 13, *range(32, 127)))
+
+
 def _decode(token: str) -> str | None:
     """The text that is base64 of, if it is text at all."""
     token = token.rstrip("=").replace("-", "+").replace("_", "/")
@@ -818,9 +919,7 @@ def _decode(token: str) -> str | None:
         start = base64.b64decode(head[: len(head) // 4 * 4])
     except ValueError:
         return None
-    if not start or sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start) < 0.9 * len(
-        start
-    ):
+    if not start or len(start.translate(None, _PRINTABLE)) > 0.1 * len(start):
         return None
     if len(token) % 4 == 1:
         token = token[:-1]

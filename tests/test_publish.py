@@ -368,8 +368,8 @@ def test_finding_of_the_check_stops_the_publication(
     monkeypatch.setattr(
         publishing._Texts,
         "redact",
-        lambda self, value, where, again=False: (
-            value if where == "messages.content" else original(self, value, where, again)
+        lambda self, value, where: (
+            value if where == "messages.content" else original(self, value, where)
         ),
     )
     report_file = tmp_path / "report.json"
