@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import re
+import string
 import subprocess
 import sys
 from collections import Counter
@@ -206,14 +207,53 @@ def _key(
     most = least if most is None else most
     literals = tuple(prefixes.split())
     one = "|".join(map(re.escape, literals))
-    cut = rf"[{characters}]{{6,{most}}}(?=…)|[{characters}]{{10,{most}}}\Z"
+    cut = rf"[{characters}]{{6,{most}}}(?=…|\.\.\.)|[{characters}]{{10,{most}}}\Z"
     return Rule(
         kind,
-        rf"{_LEFT}(?:{one}){middle}(?:[{characters}]{{{least},{most}}}{tail}{_END}|{cut})",
+        rf"{_LEFT}(?P<prefix>{one}){middle}"
+        rf"(?:(?P<whole>[{characters}]{{{least},{most}}}{tail}){_END}|(?P<cut>{cut}))",
         literals,
-        check=_real,
+        check=_is_key,
         description=description,
     )
+
+
+#: Prefixes of keys that are, or begin, ordinary words and names in code, however long they are.
+_WORDLIKE = re.compile(
+    r"\w{1,3}[._-]?|secret_|key_|(?!gh[a-z]_)\w{3,4}_|dapi|EAAA|LTAI|AKID|AKCp|ATBB|rubygems_|api_org_|v1\.0-"
+)
+
+
+def _is_key(match: re.Match[str]) -> bool:
+    """The check of the rules for keys with a prefix. What follows the prefix must be drawn and not
+    made of words: a little of it for a whole key, whose length tells much already; more of it for
+    what is left of a key that was cut off; most of it where the prefix tells little."""
+    if made_up(match.group()):
+        return False
+    wordlike = bool(_WORDLIKE.fullmatch(match.group("prefix")))
+    whole = match.group("whole") is not None
+    body = match.group("whole") or match.group("cut")
+    # a number at the end, or a version at the beginning, are usual in names
+    digits = sum(map(str.isdigit, re.sub(r"^v\d{1,2}[_.-]|\d+$", "", body)))
+    mean = _mean_chunk(body)
+    if whole:
+        capitals = body.isupper() and body.isalnum() and not wordlike
+        return mean < (8.0 if capitals and digits else 3.2 if digits < 3 else 4.2)
+    if len(body) < (16 if wordlike else 6):
+        return False
+    mixed = any(map(str.isupper, body)) and any(map(str.islower, body))
+    if mixed and len(body) < 16 and digits and mean < 1.8 and not wordlike:
+        return True
+    if mixed and len(body) >= 16:
+        return mean < 2.7 and (digits >= 2 or mean < 2.3)
+    return digits >= (3 if wordlike else 2) and mean < (2.7 if wordlike or len(body) < 10 else 3.4)
+
+
+def _mean_chunk(value: str) -> float:
+    """How long the runs of letters of one case and capitalised words are; numbers are no words."""
+    chunks = _CHUNK.findall(value[:256])
+    lengths = [2 if chunk.isdigit() else len(chunk) for chunk in chunks]
+    return sum(lengths) / len(lengths) if lengths else 99.0
 
 
 _HEX = "0-9a-f"
@@ -523,7 +563,7 @@ _FORMS = [
         rf"{_LEFT_STRICT}eyJ[{_B64}]{{10,2000}}(?:\.eyJ[{_B64}]{{8,8000}}(?:\.[{_B64}]{{20,2000}}|\.?(?:…|\Z))"
         rf"|\.{{1,2}}[{_B64}]{{0,2000}}(?:\.[{_B64}]{{10,8000}}){{2,3}}|[{_B64}.]{{0,200}}(?=…))",
         ("eyJ",),
-        check=_real,
+        check=lambda match: _real(match) and _mean_chunk(match.group()) < 3.5,
         description="JSON Web Tokens, signed or encrypted",
     ),
 ]

@@ -245,6 +245,41 @@ def _others(make: Maker) -> Iterator[Sample]:
     yield Sample("escape", "unicode", f'{{"url": "a\\u003d{token}\\u0026"}}', token)
 
 
+#: Words of code; two to five of them make a name.
+_CODE_WORDS = """
+patient identifier column record form user profile cache view model item config value table index path
+manager session handler service response request status count total update create query result helper
+client server version page widget button route state message store action event context provider factory
+""".split()
+
+
+def code_name(rng: random.Random) -> str:
+    """A name as it stands in code: patientRecordForm, user_profile_2, cache-view, TOTAL_COUNT."""
+    words = [rng.choice(_CODE_WORDS) for _ in range(rng.randint(1, 5))]
+    number = rng.choice(("", "", "2", "17"))
+    return rng.choice(
+        (
+            words[0] + "".join(map(str.title, words[1:])) + number,
+            "".join(map(str.title, words)) + number,
+            "_".join(words) + number,
+            "-".join(words),
+            "".join(words),
+            "_".join(words).upper(),
+            "v2_" + "_".join(words),
+        )
+    )
+
+
+def prefixed_names(prefixes: tuple[str, ...], seed: int = 3, each: int = 12) -> Iterator[Sample]:
+    """Names that begin as keys do, where texts end and where titles are cut off."""
+    rng = random.Random(seed)
+    for prefix in prefixes:
+        for _ in range(each):
+            name = prefix + code_name(rng)
+            for text in (name, f"fix {name}…", f"fix {name}...", f"see {name} in the form"):
+                yield Sample("name", prefix, text)
+
+
 def negatives(seed: int = 2, each: int = 24) -> Iterator[Sample]:
     make = Maker(seed)
     for _ in range(each):

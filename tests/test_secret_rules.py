@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from secret_samples import FORMS, WORD, Maker, Sample, negatives, positives
+from secret_samples import FORMS, WORD, Maker, Sample, negatives, positives, prefixed_names
 
 from datasette_crystal import secret_rules
 from datasette_crystal.secret_rules import (
@@ -71,6 +71,33 @@ def test_harmless_text_is_left_alone() -> None:
     samples = list(negatives())
     wrong = [sample for sample in samples if find(sample.text)]
     assert len(wrong) <= 0.005 * len(samples), [sample.text[:100] for sample in wrong]
+
+
+def test_names_that_begin_as_keys_do_are_left_alone() -> None:
+    """pat, re_, fw_, sl., EAA, oy2 begin words and names too; and names are made of words."""
+    by_prefix = {
+        literal for rule in RULES if "prefix" in rule.regex.groupindex for literal in rule.literals
+    }
+    assert {"pat", "re_", "fc-", "sl.", "EAA", "oy2", "key_", "pul-", "secret_"} <= by_prefix
+    samples = list(prefixed_names(tuple(sorted(by_prefix))))
+    wrong = [sample.text for sample in samples if find(sample.text)]
+    assert len(samples) > 5000
+    assert len(wrong) <= 0.001 * len(samples), wrong
+    assert find("check patientIdenti…") == find("The class patientRecordForm") == []
+
+
+def test_what_is_left_of_a_key_is_found() -> None:
+    """Half of a key at the end of a text, before an ellipsis, and before three dots."""
+    make = Maker(9)
+    found = total = 0
+    for name in ("github", "anthropic", "openai-project", "stripe", "gitlab", "groq", "pypi"):
+        for _ in range(20):
+            key = FORMS[name][1](make)
+            key = key[: max(28, len(key) // 2)]
+            for text in (f"Use {key}…", f"Use {key}...", f"Use {key}"):
+                total += 1
+                found += any(key[:24] in finding.value for finding in find(text))
+    assert found >= 0.95 * total
 
 
 def adversarial(size: int) -> dict[str, str]:
