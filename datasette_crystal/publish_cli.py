@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,14 @@ _REPEAT = " May be repeated."
     metavar="SQL",
     help="Conversations for which this SQL is true, such as \"title like '%parser%'\".",
 )
+@click.option(
+    "-x",
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="[SOURCE/]ID",
+    help="Leave this conversation out." + _REPEAT,
+)
 @click.option("--no-thinking", is_flag=True, help="Leave out what the models thought.")
 @click.option("--no-tool-output", is_flag=True, help="Leave out what tools and commands answered.")
 @click.option(
@@ -65,8 +74,8 @@ _REPEAT = " May be repeated."
 @click.option(
     "--keep",
     multiple=True,
-    metavar="NAME",
-    help="Leave this user name, host name or e-mail address as it is." + _REPEAT,
+    metavar="TEXT",
+    help="Leave this name, address or value as it is: a false alarm." + _REPEAT,
 )
 @click.option(
     "--rules",
@@ -81,6 +90,7 @@ _REPEAT = " May be repeated."
     metavar="DIR",
     help="Also write the conversations as plain HTML into this directory.",
 )
+@click.option("--title", metavar="TEXT", help="What metadata.yml and the HTML pages are called.")
 @click.option(
     "--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report as JSON."
 )
@@ -88,6 +98,13 @@ _REPEAT = " May be repeated."
     "--dry-run", is_flag=True, help="Only tell what would be replaced; leave nothing behind."
 )
 @click.option("--force", is_flag=True, help="Overwrite an earlier publication.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 128),
+    metavar="N",
+    help="Work in N processes. Default: as many as there are processors.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but problems.")
 def publish_command(
     database: str,
@@ -98,6 +115,7 @@ def publish_command(
     since: str | None,
     until: str | None,
     where: str | None,
+    excluded: tuple[str, ...],
     no_thinking: bool,
     no_tool_output: bool,
     attachments: bool,
@@ -106,9 +124,11 @@ def publish_command(
     rules: str | None,
     no_redact: bool,
     static: str | None,
+    title: str | None,
     report: str | None,
     dry_run: bool,
     force: bool,
+    jobs: int | None,
     quiet: bool,
 ) -> None:
     """Write a part of DATABASE to OUT, a new crystal database that can be shown to others.
@@ -145,6 +165,8 @@ def publish_command(
         dry_run=dry_run,
         force=force,
         static=Path(static) if static else None,
+        title=title,
+        jobs=jobs or os.cpu_count() or 1,
     )
     if no_redact:
         echo(
@@ -158,7 +180,7 @@ def publish_command(
         result = publish(
             database,
             out,
-            Selection(conversations, projects, sources, since, until, where),
+            Selection(conversations, projects, sources, since, until, where, excluded),
             options,
             steps.show if steps else None,
         )
@@ -197,13 +219,19 @@ class _Steps:
 def _print_found(result: Any) -> None:
     rows: list[list[Any]] = [["Found in", "What", "Times"]]
     rows += [[where, kind, count] for (where, kind), count in sorted(result.found.items())]
-    echo("Not published: the check of the new database still found something.", err=True)
+    echo("Not published: the check of what was written still found something.", err=True)
     echo()
     table(rows, right={2})
     echo()
+    names = sorted({name for names in result.conversations.values() for name in names})
+    if names:
+        some = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        echo(f"In {printable(some)}.")
+        echo()
     echo(
-        "Leave the conversations in question out (--where), or what holds it (--no-tool-output, no "
-        "--attachments), or name it with --redact."
+        "`datasette crystal scan` shows what looks like a secret in the database. Then leave the\n"
+        "conversation out (--exclude ID), or what holds it (--no-tool-output, no --attachments), or\n"
+        "replace it (--redact TEXT); if it is no secret at all, let it stay (--keep TEXT)."
     )
 
 

@@ -346,6 +346,11 @@ class Redactor:
         """Whether the user wants this to stay."""
         return bool(self._keep) and value.lower() in self._keep
 
+    def keeps_bytes(self, value: str) -> bool:
+        """The same of a finding in bytes, where the next column may stick to a value."""
+        lowered = value.lower()
+        return any(len(kept) >= 8 and kept in lowered for kept in self._keep)
+
     def is_clean(self, text: str) -> bool:
         """Whether a search found nothing in this text, as far as that is remembered."""
         return len(text) >= _LONG and digest(text) in self.clean

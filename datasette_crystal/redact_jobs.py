@@ -88,7 +88,7 @@ class _Helper:
         with open(path, "rb") as file:
             file.seek(before)
             data = file.read(start + PART - before)
-        keep = self.redactor.keeps
+        keep = self.redactor.keeps_bytes
         return [
             (finding.encoding, finding.kind)
             for finding in scan_bytes(io.BytesIO(data), self.redactor.rules, known=known)

@@ -248,8 +248,10 @@ def test_no_canary_is_left_in_any_column(source: Path, tmp_path: Path, attachmen
     before = file_hash(source)
     assert found_in(source.read_bytes()) == sorted(SECRETS)
     out, report = tmp_path / "out.db", tmp_path / "report.json"
+    site = tmp_path / "site"
     arguments = ["publish", str(source), str(out), "--redact", "Zeppelin", "--report", str(report)]
-    result = CliRunner().invoke(crystal, [*arguments, *(["--attachments"] if attachments else [])])
+    arguments += ["--attachments", "--static", str(site)] if attachments else []
+    result = CliRunner().invoke(crystal, arguments)
     assert result.exit_code == 0, result.output
     assert found_in(out.read_bytes()) == []
     assert found_in(result.output.encode()) == []
@@ -260,7 +262,13 @@ def test_no_canary_is_left_in_any_column(source: Path, tmp_path: Path, attachmen
         "metadata.yml",
         "out.db",
         "report.json",
+        *(["site"] if attachments else []),
     ]
+    if attachments:
+        files = [file for file in site.rglob("*") if file.is_file()]
+        assert len(files) > 10
+        assert [file for file in files if found_in(file.read_bytes())] == []
+        assert found_in("\n".join(str(file) for file in files).encode()) == []
     assert file_hash(source) == before
     for (text,) in query(out, "select input from tool_calls"):
         json.loads(text)
@@ -395,6 +403,106 @@ def test_picture_that_holds_a_secret_in_its_bytes_stops_the_publication(source: 
     out.unlink()
     out, report = out_of(source, attachments=True)
     assert report.found and not report.published and not out.exists()
+
+
+def leaking_site(*args: Any, **options: Any) -> Any:
+    from datasette_crystal.static_site import write_site
+
+    report = write_site(*args, **options)
+    page = Path(args[1]) / "index.html"
+    escaped = "".join(f"&#{ord(char)};" for char in SECRETS["github"])
+    page.write_text(page.read_text("utf-8") + f"<p>{escaped}</p>", "utf-8")
+    return report
+
+
+def test_site_that_leaks_is_not_placed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasette_crystal.publish.site_writer", lambda: leaking_site)
+    arguments = ["publish", str(source), str(tmp_path / "out.db"), "--static"]
+    result = CliRunner().invoke(crystal, [*arguments, str(tmp_path / "site")])
+    assert result.exit_code == 1
+    assert "the site (escaped)" in result.output and "github-token" in result.output
+    assert found_in(result.output.encode()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["crystal.db"]
+
+
+def test_report_says_in_which_conversation_and_it_can_be_left_out(source: Path) -> None:
+    picture = b"\x89PNG\xff\xfe " + SECRETS["github"].encode() + b" \xff"
+    with sqlite3.connect(source) as db:
+        db.execute("update attachments set content = ? where kind = 'image'", (picture,))
+    out = source.with_name("out.db")
+    arguments = ["publish", str(source), str(out), "--attachments"]
+    result = CliRunner().invoke(crystal, arguments)
+    assert result.exit_code == 1 and not out.exists()
+    assert "attachments.content" in result.output and "In toy/one." in result.output
+    # the fork shows the same message
+    arguments += ["-x", "one", "-x", "toy/fork"]
+    result = CliRunner().invoke(crystal, arguments)
+    assert result.exit_code == 0, result.output
+    assert session_ids(out) == ["other"]
+
+
+def test_value_that_is_no_secret_stays(source: Path) -> None:
+    key = SECRETS["github"]
+    with sqlite3.connect(source) as db:
+        db.execute("update messages set content = ? where id = 1", (f"use {key}",))
+    out, report = out_of(source, keep=(key,))
+    assert report.published
+    assert query(out, "select content from messages where id = 1") == [(f"use {key}",)]
+
+
+def test_excluded_subagent_does_not_come_along(source: Path) -> None:
+    out, _ = out_of(source, Selection(conversations=("one",), excluded=("toy/child",)))
+    assert session_ids(out) == ["one"]
+    assert query(out, "select count(*) from tool_calls where subagent_id is not null") == [(0,)]
+
+
+def test_result_does_not_depend_on_the_number_of_processes(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(source)
+    monkeypatch.setattr(publishing, "_is_large", lambda source: True)
+    monkeypatch.setattr(publishing, "_BATCH_SIZE", 20_000)
+    options: dict[str, Any] = {"words": ("Zeppelin",), "key": b"one", "attachments": True}
+    out, alone = out_of(source, jobs=1, **options)
+    expected = contents(out)
+    out, together = out_of(source, jobs=2, **options)
+    assert contents(out) == expected
+    assert together.replaced == alone.replaced and together.published
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%s knows",
+        json.dumps({"by": "%s", "x": "a\nb"}),
+        json.dumps(json.dumps({"by": "a\n%s"})),
+        '{"by": "\\u0074amsin"}',
+        base64.b64encode(b"a commit that was made by tamsin yesterday").decode(),
+    ],
+)
+def test_what_is_learned_late_is_found_in_texts_that_came_before(tmp_path: Path, text: str) -> None:
+    source = tmp_path / "crystal.db"
+    before = message("a1", "See", tool_calls=[call(input=text.replace("%s", "tamsin"))])
+    store_all(
+        source,
+        conversation("s", [message("u1", "Who?"), before, message("u2", "USER=tamsin")], cwd="/x"),
+    )
+    out, report = out_of(source)
+    assert report.published
+    ((kept,),) = query(out, "select input from tool_calls")
+    while kept[:1] in '{"':
+        kept = json.loads(kept)
+        kept = kept["by"] if isinstance(kept, dict) else kept
+    assert "tamsin" not in kept and ("user-1" in kept or "[secret:base64:" in kept)
+
+
+def test_title_of_a_publication(source: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    out_of(source, static=site, title='How "we" built it')
+    assert 'title: "How \\"we\\" built it"' in (tmp_path / "metadata.yml").read_text()
+    assert "How &#34;we&#34; built it" in (site / "index.html").read_text("utf-8")
 
 
 # --------------------------------------------------------------------------- a working database

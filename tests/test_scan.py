@@ -248,3 +248,19 @@ def test_the_samples_hold_no_secrets(tmp_path: Path) -> None:
 
 def test_kinds_are_named_alike() -> None:
     assert all(rule.kind.replace("-", "").isalnum() and rule.description for rule in RULES)
+
+
+@pytest.mark.parametrize("gap", [0, 100, 5_000, 20_000])
+def test_escapes_far_apart_are_all_undone(gap: int) -> None:
+    """Only the neighbourhood of escapes is looked at again: none of it may be missed."""
+    key = "gh" + "p_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
+    escaped = key.replace("m", "\\u006d").replace("W", "&#87;")
+    filler = "word " * (gap // 5)
+    text = f"{filler}one {escaped} {filler}\\n{filler}&amp; {escaped} {filler}"
+    found = [
+        finding.value for finding in scan_bytes(text.encode()) if finding.encoding == "escaped"
+    ]
+    assert set(found) == {key}
+    # and both of them are there, not one twice
+    for half in (text[: len(text) // 2], text[len(text) // 2 :]):
+        assert {f.value for f in scan_bytes(half.encode()) if f.encoding == "escaped"} == {key}
