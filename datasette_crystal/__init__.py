@@ -30,6 +30,18 @@ def startup(datasette: Any) -> Awaitable[None]:
 
 
 @hookimpl
+def prepare_connection(conn: Any) -> None:
+    """The SQL functions of our saved queries."""
+
+    def list_price_usd(*arguments: Any) -> float | None:
+        from .web.cost import list_price_usd
+
+        return list_price_usd(*arguments)
+
+    conn.create_function("list_price_usd", 6, list_price_usd)
+
+
+@hookimpl
 def extra_css_urls(datasette: Any, database: str | None) -> list[str]:
     from .web.defaults import is_crystal
 

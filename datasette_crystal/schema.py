@@ -561,7 +561,7 @@ limit 200
         "Which answers mention …?",
         "Replies of the model that hold these words, best match first, with the place where.",
         """
-select snippet(messages_fts, 0, '»', '«', ' … ', 30) as passage, m.timestamp, m.model,
+select snippet(messages_fts, -1, '»', '«', ' … ', 30) as passage, m.timestamp, m.model,
   c.title as conversation, m.conversation_id, m.id as message_id
 from messages_fts
 join messages m on m.id = messages_fts.rowid
@@ -613,6 +613,29 @@ from family join conversations c on c.id = family.id
 order by c.started_at
 """,
     ),
+    "which_conversations_cost_most": Query(
+        "Which conversations cost most?",
+        "What the tool recorded, else the API list price of their tokens at the price of their "
+        "model on the day they began: not your bill. Without a price, such as of a model that is "
+        "not known, they come last. Source is optional, such as codex.",
+        """
+with costs as (
+  select id, cost_usd as recorded_usd,
+    list_price_usd(model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+      started_at) as list_usd
+  from conversations
+  where (:source = '' or source = :source)
+    and coalesce(cost_usd, input_tokens, output_tokens) is not null
+)
+select c.title, round(recorded_usd, 2) as recorded_usd, round(list_usd, 2) as list_price_usd,
+  c.model, c.source, p.name as project, c.started_at, c.kind, c.input_tokens, c.cache_write_tokens,
+  c.cache_read_tokens, c.output_tokens, c.id as conversation_id
+from costs join conversations c using (id)
+left join projects p on p.id = c.project_id
+order by coalesce(recorded_usd, list_usd) desc, c.output_tokens desc
+limit 100
+""",
+    ),
     "longest_conversations": Query(
         "Longest conversations",
         "The conversations with the most messages. Source is optional, such as codex.",
@@ -652,7 +675,7 @@ select day, sum(conversations) as conversations, sum(prompts) as prompts,
 from daily_usage
 where :source = '' or source = :source
 group by day
-order by day desc
+order by day = 'undated', day desc
 """,
     ),
     "failed_commands": Query(
@@ -953,7 +976,10 @@ def schema_markdown() -> str:
         "## Saved queries",
         "",
         "Datasette lists these on the page of the database. `escape_fts()` is a function of "
-        "Datasette; elsewhere give `match` the words themselves.",
+        "Datasette; elsewhere give `match` the words themselves. `list_price_usd(model, input_tokens, "
+        "output_tokens, cache_read_tokens, cache_write_tokens, time)` is a function of the plugin: "
+        "US dollars at the API list prices of the model's maker on the day of `time` (`genai-prices`, "
+        "inside the package; nothing is fetched), `null` for a model that has no known price.",
         "",
     ]
     for name, query in QUERIES.items():

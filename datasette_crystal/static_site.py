@@ -403,13 +403,16 @@ class _Site:
         if row["parent_session"]:
             parent_href = links.conversation(row["parent_source"], row["parent_session"])
         project = self.labels.of("project", row["project_id"])
+        listed = None
+        if row["cost_usd"] is None:
+            listed = live.list_price(self._rows(live.TOKENS_SQL, {"id": row["id"]}), row)
         view = {
             "conversation": row,
             "pages": pages,
             "count": len(lines),
             "asked": live.Request.of({}),
             "filters": list(live.FILTERS.items()),
-            "facts": live.facts(row),
+            "facts": live.facts(row, listed),
             "details": [
                 pair for pair in live.details(row) if pair[0] not in ("Resume with", "Imported")
             ],

@@ -471,6 +471,12 @@ ANSWERS: dict[str, tuple[dict[str, str], int, dict[str, Any]]] = {
         2,
         {"generation": 0, "title": "Cart bug"},
     ),
+    "which_conversations_cost_most": (
+        {"source": "toy"},
+        1,
+        # nobody lists a model that is only called opus
+        {"title": "Cart bug", "recorded_usd": None, "list_price_usd": None, "output_tokens": 22},
+    ),
     "longest_conversations": (
         {"source": "toy"},
         2,

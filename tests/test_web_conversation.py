@@ -754,3 +754,50 @@ def test_every_kind_has_a_family() -> None:
     families = {kind: blocks.family_of_kind(kind) for kind in kinds}
     assert families["task"] == "agent"
     assert [kind for kind, family in families.items() if family == "model"] == ["reply", "partial"]
+
+
+# --------------------------------------------------------------------------- what it cost
+
+
+def _fact(text: str, label: str) -> tuple[str, str] | None:
+    """The figure of this label, and the note below it."""
+    found = re.search(
+        rf"<dt>{label}</dt><dd[^>]*>([^<]*)</dd>(?:<dd class=\"c-note\">([^<]*)</dd>)?", text
+    )
+    return (found[1], found[2] or "") if found else None
+
+
+@pytest.mark.asyncio
+async def test_list_price_where_no_cost_is_recorded(tmp_path: Path) -> None:
+    """Each model at its own price, said to be no bill; models without one are named."""
+    # by the lists of 2026: 3 dollars for each of Sonnet, 10 for Codex
+    sonnet = [
+        message(f"a{i}", "x", model="claude-sonnet-4-5", tokens=Tokens(10**6, 0, 0, 0))
+        for i in range(3)
+    ]
+    codex = message("b", "x", model="gpt-5-codex", tokens=Tokens(0, 10**6, 0, 0))
+    odd = [message(f"c{i}", "x", model="nobody<knows", tokens=Tokens(5, 5, 0, 0)) for i in range(2)]
+    path = tmp_path / "my archive.db"
+    store_all(
+        path,
+        conversation("two", [sonnet[0], codex], model="gpt-5-codex", started_at=at(0)),
+        conversation("odd", [sonnet[1], odd[0]], model="nobody<knows", started_at=at(1)),
+        conversation("only", [odd[1]], model="nobody<knows", started_at=at(2)),
+        conversation(
+            "paid", [sonnet[2]], model="claude-sonnet-4-5", cost_usd=1.5, started_at=at(3)
+        ),
+        conversation("none", [message("none", "x")], started_at=at(4)),
+    )
+    datasette = await serve(path)
+
+    async def page(name: str) -> str:
+        return str((await datasette.client.get(f"/my+archive/-/crystal/toy/{name}")).text)
+
+    label = "API list price, not your bill"
+    without = "no price for nobody&lt;knows"
+    assert _fact(await page("two"), "List price") == ("$13.00", label)
+    assert _fact(await page("odd"), "List price") == ("$3.00", f"{label}; {without}")
+    assert _fact(await page("only"), "List price") == ("–", without)
+    paid = await page("paid")
+    assert _fact(paid, "Cost") == ("$1.50", "") and _fact(paid, "List price") is None
+    assert _fact(await page("none"), "List price") is None

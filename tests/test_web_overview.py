@@ -643,6 +643,51 @@ def test_price() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "arguments, price",
+    [
+        # Sonnet 4.5: 3, 15, 0.30 and 3.75 dollars for a million tokens of each kind
+        (("claude-sonnet-4-5", 10**6, 10**6, 10**6, 10**6, "2025-11-30T10:00:00.000Z"), 22.05),
+        (("claude-sonnet-4-5", 10**6, None, None, None, None), 3.0),
+        (("claude-sonnet-4-5", None, None, None, None, "2025-11-30"), None),
+        (("a-model-of-tomorrow", 10**6, 10**6, 0, 0, "2025-11-30"), None),
+        ((None, 10**6, 10**6, 0, 0, "2025-11-30"), None),
+        ((b"gpt-5", "many", 1.5, b"x", 2**62, 7), None),
+        (("gpt-5", 2**62, 0, 0, 0, "2025-11-30"), None),
+    ],
+)
+def test_list_price_of_tokens(arguments: tuple[Any, ...], price: float | None) -> None:
+    assert cost.list_price_usd(*arguments) == (None if price is None else pytest.approx(price))
+
+
+@pytest.mark.asyncio
+async def test_which_conversations_cost_most(tmp_path: Path) -> None:
+    """A recorded cost counts as it is, else the list price; what has no price comes last."""
+    rich = message("a1", "x", model=CODEX, tokens=Tokens(10**6, 10**6, 0, 0))  # 1.25 + 10
+    poor = message("poor", "x", model=SONNET, tokens=Tokens(10**6, 0, 0, 0))  # 3
+    told = message("told", "x", model=SONNET, tokens=Tokens(10**6, 10**6, 0, 0))
+    odd = message("odd", "x", model="nobody-knows", tokens=Tokens(10**9, 10**9, 0, 0))
+    at = {"started_at": noon(10)}
+    path = tmp_path / "my archive.db"
+    store_all(
+        path,
+        conversation("poor", [poor], title="poor", model=SONNET, **at),
+        conversation("rich", [rich], title="rich", model=CODEX, **at),
+        conversation("odd", [odd], title="odd", model="nobody-knows", **at),
+        conversation("told", [told], title="told", model=SONNET, cost_usd=4.5, **at),
+        conversation("none", [message("none", "x")], title="none", **at),
+    )
+    datasette = await serve(path)
+    url = "/my+archive/which_conversations_cost_most.json?source=&_shape=array"
+    found = (await datasette.client.get(url)).json()
+    assert [(row["title"], row["recorded_usd"], row["list_price_usd"]) for row in found] == [
+        ("rich", None, 11.25),
+        ("told", 4.5, 18.0),
+        ("poor", None, 3.0),
+        ("odd", None, None),
+    ]
+
+
 def test_prices_come_from_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a connection was opened")

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from ..text import first_line
 from . import render
+from .numbers import short
 
 #: Characters of an output that are shown: from its beginning, and from its end.
 HEAD, TAIL = 4_500, 1_500
@@ -193,14 +194,8 @@ class Run:
 
 
 def number(value: float | None) -> str:
-    """1,234 / 12.3k / 4.5M."""
-    if value is None:
-        return ""
-    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            scaled = value / (1e3 if letter == "k" else limit)
-            return f"{scaled:.1f}".removesuffix(".0") + letter
-    return f"{value:,.0f}"
+    """12,345 / 123 K / 1.2 M."""
+    return "" if value is None else short(value)
 
 
 def size(count: int | None) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import blocks, render
+from . import blocks, cost, render
 from .export import as_json, as_markdown
+from .numbers import dollars
 from .pages import SECURITY_HEADERS, guarded, in_thread, may_see, open_database
 from .pages import render as render_page
 from .transcript import Linker, outline, pager, rows_of, transcript
@@ -115,6 +116,14 @@ _LATER_SQL = """
 select source, session_id, title from conversations
 where (started_at, id) > (:started_at, :id) and kind <> 'subagent'
 order by started_at, id limit 1
+"""
+
+TOKENS_SQL = """
+select coalesce(m.model, c.model) as model, sum(m.input_tokens) as input,
+  sum(m.output_tokens) as output, sum(m.cache_read_tokens) as cache_read,
+  sum(m.cache_write_tokens) as cache_write
+from messages m join conversations c on c.id = m.conversation_id
+where c.id = :id group by 1
 """
 
 _IMAGE_SQL = "select media_type, content from attachments where id = :id"
@@ -224,6 +233,10 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
             datasette, request, "_crystal_fragment.html", view | {"bare": True}, CONVERSATION
         )
     first = (page - 1) * PAGE_SIZE
+    listed = None
+    if row["cost_usd"] is None:
+        tokens = (await db.execute(TOKENS_SQL, {"id": row["id"]})).rows
+        listed = await in_thread(datasette, list_price, tokens, row)
     view |= {
         "filters": [
             {
@@ -236,7 +249,7 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
         "outline": outline(chosen, first, PAGE_SIZE, linker),
         "pager": pager(page, pages, linker),
         "missing": bool(asked.message) and not known,
-        "facts": facts(row),
+        "facts": facts(row, listed),
         "details": details(row),
         "tables": _table_links(datasette, db.name, row),
         "files": [
@@ -361,8 +374,35 @@ def _milliseconds(row: Mapping[str, Any]) -> int | None:
     return milliseconds_between(row["started_at"], row["ended_at"])
 
 
-def facts(row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The figures of the header: what, and how it is put in words."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """US dollars at the API list prices, ``None`` where no model has one, and the models with
+    tokens that have none."""
+
+    dollars: float | None
+    without: tuple[str, ...]
+
+
+def list_price(tokens: Sequence[Any], row: Mapping[str, Any]) -> Listed | None:
+    """What the tokens of a conversation cost by the lists, each model's at its own price on the
+    day the conversation began. ``tokens`` are rows of (model, input, output, cache read, cache
+    write); a tool that counts whole conversations only has them in ``row``. ``None`` where no
+    tokens are recorded."""
+    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+    counted = [tuple(part) for part in tokens if any(part[1:])]
+    if not counted and any(row[name] for name in names):
+        counted = [(row["model"], *(row[name] for name in names))]
+    if not counted:
+        return None
+    prices = [(part[0], cost.list_price_usd(*part, row["started_at"])) for part in counted]
+    known = [price for _, price in prices if price is not None]
+    without = {model or "no model named" for model, price in prices if price is None}
+    return Listed(sum(known) if known else None, tuple(sorted(without)))
+
+
+def facts(row: Mapping[str, Any], listed: Listed | None = None) -> list[dict[str, str]]:
+    """The figures of the header: what, how it is put in words, and what is to be said of it.
+    ``listed`` is the price of the tokens where the tool recorded no cost."""
     read = sum(row[name] or 0 for name in ("input_tokens", "cache_write_tokens"))
     found = [
         ("Prompts", blocks.number(row["prompt_count"]), ""),
@@ -378,8 +418,21 @@ def facts(row: Mapping[str, Any]) -> list[dict[str, str]]:
     if row["output_tokens"]:
         found.append(("Tokens out", blocks.number(row["output_tokens"]), ""))
     if row["cost_usd"] is not None:
-        found.append(("Cost", f"${row['cost_usd']:,.2f}", ""))
-    return [{"label": label, "value": value, "css": css} for label, value, css in found]
+        found.append(("Cost", dollars(row["cost_usd"]), ""))
+    made = [{"label": label, "value": value, "css": css, "note": ""} for label, value, css in found]
+    if listed is not None:
+        without = f"no price for {', '.join(name[:60] for name in listed.without[:5])}"
+        made.append(
+            {
+                "label": "List price",
+                "value": "–" if listed.dollars is None else dollars(listed.dollars),
+                "css": "",
+                "note": "; ".join(
+                    [cost.LABEL] * (listed.dollars is not None) + [without] * bool(listed.without)
+                ),
+            }
+        )
+    return made
 
 
 _RESUME = {"claude-code": "claude --resume {}", "codex": "codex resume {}"}

@@ -83,6 +83,21 @@ def rates(model: str | None, day: str) -> Rates | None:
     return Rates(input, output, input if read is None else read, input if write is None else write)
 
 
+def list_price_usd(
+    model: Any, input: Any, output: Any, cache_read: Any, cache_write: Any, time: Any
+) -> float | None:
+    """The SQL function of this name: US dollars for these numbers of tokens (``null`` is none) at
+    the prices of ``model`` on the day that ``time``, an ISO date or time, begins with. ``None``
+    where the model has no price, no number is given, or something is no number of tokens."""
+    tokens = [input, output, cache_read, cache_write]
+    if not isinstance(model, str) or all(number is None for number in tokens):
+        return None
+    if any(not isinstance(number, int | None) or abs(number or 0) > 2**53 for number in tokens):
+        return None
+    found = rates(model[: _LONGEST_NAME + 1], time[:10] if isinstance(time, str) else "")
+    return None if found is None else found.price(*(number or 0 for number in tokens))
+
+
 def _dollars(price: Any) -> float | None:
     base = getattr(price, "base", price)  # tiers are for single requests, which nobody knows here
     return None if base is None else float(base)

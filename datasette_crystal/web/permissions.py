@@ -111,7 +111,8 @@ class _Reader:
         self._keys = {name.lower() for _, name, _ in schema}
         self._read: set[str] = set()
         self._connection = sqlite3.connect(":memory:")
-        self._connection.create_function("escape_fts", 1, str)
+        for function, arguments in (("escape_fts", 1), ("list_price_usd", 6)):
+            self._connection.create_function(function, arguments, str)
         derived = set(derived)
         for kind, name, sql in sorted(schema, key=lambda row: row[0]):
             virtual = _VIRTUAL.match(sql or "")
