@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -737,6 +738,7 @@ def serve(database: str, port: int, open_browser: bool, get_path: str | None) ->
     from .importer import Options, run_import
     from .store import StoreError
 
+    port = port or _free_port()
     if not get_path and not _is_free(port):
         raise click.ClickException(
             f"port {port} is in use, perhaps by a Datasette that runs already; "
@@ -765,9 +767,44 @@ def serve(database: str, port: int, open_browser: bool, get_path: str | None) ->
         arguments += ["--setting", setting, value]
     if get_path:
         arguments += ["--get", get_path]
-    elif open_browser:
-        arguments.append("--open")
+    else:
+        address = f"http://127.0.0.1:{port}{_overview_path(database)}"
+        echo(f"The overview: {address}")
+        if open_browser:
+            threading.Thread(target=_open_once_served, args=(port, address), daemon=True).start()
     datasette_cli.main(arguments, standalone_mode=False)
+
+
+def _overview_path(database: str) -> str:
+    """The path of the overview of a database file that Datasette serves."""
+    from datasette.utils import tilde_encode
+
+    return f"/{tilde_encode(Path(database).stem)}/-/crystal"
+
+
+def _open_once_served(port: int, address: str) -> None:
+    """Opens the browser once the server answers. Datasette's own ``--open`` knows of its own pages
+    only, and opens before it serves."""
+    import socket
+    import time
+    import webbrowser
+
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            webbrowser.open(address)
+            return
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:

@@ -275,6 +275,48 @@ def test_serve_says_that_the_port_is_in_use_before_it_imports(tmp_path: Path) ->
     assert not database.exists()
 
 
+def test_serve_opens_the_overview_once_the_server_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+    import threading
+    import webbrowser
+
+    import datasette.cli
+
+    from datasette_crystal.cli import make_demo
+
+    opened: list[str] = []
+    done = threading.Event()
+    serving = threading.Event()
+
+    def browse(address: str) -> None:
+        opened.append(f"{address} {serving.is_set()}")
+        done.set()
+
+    def listen(arguments: list[str], **_: object) -> None:
+        assert "--open" not in arguments
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", int(arguments[arguments.index("--port") + 1])))
+            serving.set()
+            server.listen()
+            assert done.wait(30)
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    monkeypatch.setattr(datasette.cli.cli, "main", listen)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    database = tmp_path / "my archive.db"
+    make_demo(database)
+    result = CliRunner().invoke(crystal, ["serve", str(database), "--port", "0"])
+    assert result.exception is None, result.output
+    assert len(opened) == 1
+    address, _, answered = opened[0].rpartition(" ")
+    # Datasette's way to write a space in a path
+    assert address.startswith("http://127.0.0.1:") and address.endswith("/my+archive/-/crystal")
+    assert ":0/" not in address and answered == "True"
+    assert f"The overview: {address}" in result.output
+
+
 def test_what_was_skipped_is_said_and_why(home: Path, tmp_path: Path) -> None:
     projects = home / ".claude" / "projects" / "-home-ana-shop"
     for number in (1, 2):
