@@ -19,6 +19,7 @@ when the first frame is made.
 
 from __future__ import annotations
 
+import functools
 import re
 import sqlite3
 from collections import Counter
@@ -75,6 +76,7 @@ def frame(
     :func:`declared_types`; columns of ``categories`` become categories."""
     import pandas as pd
 
+    _keep_mathjax_off()
     rows = list(rows)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     # by number: names may stand twice
@@ -87,6 +89,15 @@ def frame(
     )
     made.columns = pd.Index(names)
     return made
+
+
+@functools.cache  # once: who turns it on again wants it on
+def _keep_mathjax_off() -> None:
+    """Tells MathJax to keep off the frames that pandas shows: ``$PATH and $HOME`` in a prompt is no
+    mathematics, and ``\\href`` in it would become a link that runs JavaScript."""
+    import pandas as pd
+
+    pd.set_option("display.html.use_mathjax", False)
 
 
 def column(

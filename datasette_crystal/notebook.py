@@ -13,22 +13,28 @@ nor pandas, and nothing here writes: the database is opened read-only, while imp
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
 import sqlite3
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .model import CALL_STATUSES, CONVERSATION_KINDS, EDIT_ACTIONS, MESSAGE_KINDS, ROLES
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import pandas as pd
 
-__all__ = ["Conversation", "Crystal", "CrystalError", "Transcript", "open", "use_charts"]
+__all__ = [
+    *("Conversation", "Crystal", "CrystalError", "Table", "Transcript"),
+    *("open", "table", "use_charts"),
+]
 
 #: What a filter takes: one value, or several of which any will do.
 Filter: TypeAlias = "str | Iterable[str] | None"
@@ -72,6 +78,11 @@ class Crystal:
     All but ``conversation`` give a pandas DataFrame: times are UTC timestamps, counts are ``Int64``
     (they may be missing), flags are ``boolean``. Filters take one value or a list of them:
     ``source=["codex", "cursor"]``; ``since`` and ``until`` take days, both included, or times (UTC).
+    A source, kind, role, status or action that does not exist raises :class:`ValueError`, which
+    names those that do.
+
+    A frame shows itself in Jupyter, and what stands in it shows as text. ``frame.style`` of pandas
+    does not see to that: it would run the HTML of a prompt. ``notebook.table(frame)`` does.
     """
 
     def __init__(self, path: str | os.PathLike[str] = "crystal.db") -> None:
@@ -120,7 +131,7 @@ class Crystal:
         text = f"<Crystal {self.path}: {_many(conversations, 'conversation')}"
         text += f", {_many(messages, 'message')}"
         if sources:
-            text += f" of {', '.join(sources)}"
+            text += f" of {', '.join(_line(name) for name in sources)}"
         if first:
             text += f"; {first[:10]} to {last[:10]}"
         return text + ">"
@@ -167,8 +178,34 @@ class Crystal:
         from . import frames
 
         if self._types is None:
-            self._types = frames.declared_types(self._connection)
+            computed = {"list_price_usd": "real"}
+            self._types = frames.declared_types(self._connection) | computed
         return frames.frame(names, rows, self._types, frames.CATEGORIES if categories else ())
+
+    def _check(
+        self, name: str, value: Filter, known: Collection[str], table: str, column: str = ""
+    ) -> None:
+        """Raises :class:`ValueError` when a filter asks for something that neither this version nor
+        this database knows: an empty result would look like an answer."""
+        wrong = [] if value is None else [one for one in _several(value) if one not in known]
+        if not wrong:
+            return
+        rows = self._rows(f"select distinct {column or name} from {table}")
+        there = {str(row[0]) for row in rows if row[0] is not None}
+        for one in wrong:
+            if one not in there:
+                choice = _either([*known, *sorted(there.difference(known))])
+                raise ValueError(f"{name} is {choice}, not {one!r}")
+
+    def _check_source(self, value: Filter) -> None:
+        if value is None:
+            return
+        there = [row[0] for row in self._rows("select id from sources order by id")]
+        if set(_several(value)) <= set(there):
+            return
+        from .plugins import get_adapters
+
+        self._check("source", value, [*get_adapters()], "sources", "id")
 
     def _select(self, columns: str, source: str, where: _Where, order: str) -> pd.DataFrame:
         cursor = self._execute(
@@ -197,26 +234,63 @@ class Crystal:
         ``kind`` is ``main``, ``subagent``, ``fork``, ``review`` or ``prompt-history``; ``project``
         is a name or a path; ``since`` and ``until`` look at ``started_at``.
 
+        ``cost_usd`` is what the tool recorded, and most record nothing. ``list_price_usd`` is what
+        the tokens would cost at the API list price - not your bill: see :meth:`usage` - and missing
+        where no model of the conversation has one, or no tokens were recorded. Both are for the
+        conversation alone, without its subagents.
+
         >>> crystal.conversations(kind="main", project="shop", since="2026-11-01")
+        >>> crystal.conversations().nlargest(10, "list_price_usd")
         """
+        self._check_source(source)
+        self._check("kind", kind, CONVERSATION_KINDS, "conversations")
         where = _Where(limit)
         where.any_of("c.source", source)
         where.any_of("c.kind", kind)
         where.any_of("c.model", model)
         where.project(project)
         where.between("c.started_at", since, until)
-        return self._select(
-            "c.id, c.title, c.source, p.name as project, p.path as project_path, c.kind, c.model, "
+        cursor = self._execute(
+            "select c.id, c.title, c.source, p.name as project, p.path as project_path, c.kind, "
+            "c.model, "
             "c.started_at, c.ended_at, c.prompt_count, c.message_count, c.tool_call_count, "
             "c.error_count, c.inherited_count, c.input_tokens, c.output_tokens, "
             "c.cache_read_tokens, c.cache_write_tokens, c.reasoning_tokens, c.cost_usd, "
-            "c.cost_origin, c.git_branch, c.parent_id, c.cwd, c.tool_version, c.machine, "
-            "c.title_origin, c.session_id, c.archived, c.fidelity, c.imported_at, c.updated_at, "
-            "c.missing_since",
-            "conversations c left join projects p on p.id = c.project_id",
-            where,
-            "c.started_at desc, c.id desc",
+            "c.cost_origin, null as list_price_usd, c.git_branch, c.parent_id, c.cwd, "
+            "c.tool_version, c.machine, c.title_origin, c.session_id, c.archived, c.fidelity, "
+            "c.imported_at, c.updated_at, c.missing_since "
+            "from conversations c left join projects p on p.id = c.project_id "
+            f"{where.sql()} order by c.started_at desc, c.id desc{where.limit}",
+            where.parameters,
         )
+        names = [entry[0] for entry in cursor.description]
+        rows = [list(row) for row in cursor]
+        prices = self._list_prices([row[0] for row in rows])
+        at = names.index("list_price_usd")
+        for row in rows:
+            row[at] = prices.get(row[0])
+        return self._frame(names, rows, categories=True)
+
+    def _list_prices(self, ids: Sequence[int]) -> dict[int, float]:
+        """US dollars at list price by conversation, for those that have tokens of a priced model.
+        Days and models are those of ``daily_usage``, so that both add up to the same."""
+        from .web import cost
+
+        prices: dict[int, float] = {}
+        for id, model, day, *tokens in self._rows(
+            "select c.id, coalesce(m.model, c.model), "
+            "coalesce(date(coalesce(m.timestamp, c.started_at), 'localtime'), 'undated'), "
+            + ", ".join(f"coalesce(sum(m.{kind}), 0)" for kind in _PRICED)
+            + " from json_each(:ids) i cross join conversations c on c.id = i.value "
+            "join messages m on m.conversation_id = c.id "
+            f"where coalesce({', '.join(f'm.{kind}' for kind in _PRICED)}) is not null "
+            "group by 1, 2, 3",
+            {"ids": json.dumps(ids)},
+        ):
+            rates = cost.rates(model, day) if any(tokens) else None
+            if rates is not None:
+                prices[id] = prices.get(id, 0.0) + rates.price(*tokens)
+        return prices
 
     def messages(
         self,
@@ -242,6 +316,9 @@ class Crystal:
 
         >>> crystal.messages(kind=["prompt", "command"], since="2026-11-01")
         """
+        self._check_source(source)
+        self._check("kind", kind, MESSAGE_KINDS, "messages")
+        self._check("role", role, ROLES, "messages")
         where = _Where(limit)
         where.any_of("m.source", source)
         where.any_of("m.kind", kind)
@@ -281,6 +358,8 @@ class Crystal:
 
         >>> crystal.tool_calls(name="Bash", status="error", text=True, limit=20)
         """
+        self._check_source(source)
+        self._check("status", status, CALL_STATUSES, "tool_calls")
         where = _Where(limit)
         where.any_of("t.name", name)
         where.any_of("t.status", status)
@@ -316,6 +395,8 @@ class Crystal:
 
         >>> crystal.file_edits(path="cart.py", text=True)
         """
+        self._check_source(source)
+        self._check("action", action, EDIT_ACTIONS, "file_edits")
         where = _Where(limit)
         if path is not None:
             where.add("substr(e.path, -length(:path)) = :path", path=path)
@@ -358,6 +439,7 @@ class Crystal:
         """
         from .web import cost
 
+        self._check_source(source)
         where = _Where(None)
         where.any_of("d.source", source)
         where.any_of("d.model", model)
@@ -413,6 +495,8 @@ class Crystal:
 
         if place is not None and place not in search_page._PLACE_SQL:
             raise ValueError(f"place is {_either(search_page._PLACE_SQL)}, not {place!r}")
+        self._check_source(source)
+        self._check("kind", kind, MESSAGE_KINDS, "messages")
         terms = search_terms.parse(text)
         for note in terms.notes:
             warnings.warn(note, stacklevel=2)
@@ -479,6 +563,7 @@ class Crystal:
         >>> crystal.conversation(17)
         >>> crystal.conversation("527d1a98-efce-435e-ad7d-c6f0f580d612").show(only="talk")
         """
+        self._check_source(source)
         if isinstance(id, str):
             found = self._rows(
                 "select id, source from conversations "
@@ -600,7 +685,7 @@ class Conversation:
         row = self.row
         facts = [row["source_name"], row["project"], (row["started_at"] or "")[:10]]
         counts = [_many(row["prompt_count"], "prompt"), _many(row["message_count"], "message")]
-        told = ", ".join([*(str(fact) for fact in facts if fact), *counts])
+        told = ", ".join([*(_line(str(fact)) for fact in facts if fact), *counts])
         return f"<Conversation {row['id']} “{_line(row['title'])}”: {told}>"
 
     def __str__(self) -> str:
@@ -688,6 +773,88 @@ class Transcript:
         return f"<{limit} messages from {start}{of} of {self._conversation!r}>"
 
 
+# --------------------------------------------------------------------------- tables
+
+#: Rows of a table that are shown unless more are asked for.
+_ROWS = 100
+
+
+def table(
+    frame: pd.DataFrame,
+    formats: Mapping[str, str] | None = None,
+    *,
+    missing: str = "",
+    limit: int = _ROWS,
+) -> Table:
+    """A frame as a table to look at: whole texts, and numbers as ``formats`` says (column to
+    ``"{:,}"``, ``"${:,.2f}"``, ``"{:%Y-%m-%d}"``). ``missing`` stands where there is no value.
+    Shows the first ``limit`` rows; an index that has a name is the first column.
+
+    All of it is text, whatever a prompt or a title holds. ``frame.style`` does not escape: never
+    use it on text of conversations.
+
+    >>> notebook.table(crystal.conversations().head(), {"output_tokens": "{:,}"})
+    """
+    return Table(frame, dict(formats or {}), missing, limit)
+
+
+class Table:
+    """A frame that shows itself in Jupyter as text. Made by :func:`table`."""
+
+    def __init__(
+        self, frame: pd.DataFrame, formats: Mapping[str, str], missing: str, limit: int
+    ) -> None:
+        if any(name is not None for name in frame.index.names):
+            frame = frame.reset_index(allow_duplicates=True)
+        unknown = [name for name in formats if name not in frame.columns]
+        if unknown:
+            raise ValueError(f"there is no column {unknown[0]!r} to format")
+        self._frame = frame
+        self._formats = formats
+        self._missing = missing
+        self._limit = limit
+
+    def __repr__(self) -> str:
+        return str(self._frame)
+
+    def _cell(self, name: Any, value: Any) -> str:
+        import pandas as pd
+
+        if pd.api.types.is_scalar(value) and pd.isna(value):
+            return self._missing
+        if name in self._formats:
+            return self._formats[name].format(value)
+        if isinstance(value, datetime):
+            return f"{value:%Y-%m-%d %H:%M}"
+        return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        def line(tag: str, cells: Iterable[str]) -> str:
+            made = (
+                f'<{tag} style="text-align: {side}">{html.escape(cell)}</{tag}>'
+                for cell, side in zip(cells, sides, strict=True)
+            )
+            return f"<tr>{''.join(made)}</tr>"
+
+        names = list(self._frame.columns)
+        sides = [
+            "right" if pd.api.types.is_numeric_dtype(dtype) else "left"
+            for dtype in self._frame.dtypes
+        ]
+        rows = self._frame.head(self._limit).itertuples(index=False, name=None)
+        body = "".join(line("td", map(self._cell, names, row)) for row in rows)
+        more = len(self._frame) - self._limit
+        # tex2jax_ignore, mathjax_ignore: $PATH and $HOME are no mathematics
+        return (
+            '<div class="tex2jax_ignore mathjax_ignore"><table class="dataframe"><thead>'
+            f"{line('th', map(str, names))}</thead><tbody>{body}</tbody></table>"
+            + (f"<p>… and {_many(more, 'more row')}</p>" if more > 0 else "")
+            + "</div>"
+        )
+
+
 # --------------------------------------------------------------------------- charts
 
 #: Colours of series, told apart by lightness too.
@@ -703,6 +870,9 @@ def use_charts() -> Any:
     version 6, which they do not know, so the type is written here. The charts that people draw are
     the same in both.
 
+    Exports to HTML and PDF show no such charts. ``alt.renderers.enable("png")`` after this call
+    makes them pictures, which show everywhere (``pip install vl-convert-python``).
+
     >>> alt = notebook.use_charts()
     >>> alt.Chart(crystal.usage()).mark_bar().encode(x="yearmonth(day)", y="sum(output_tokens)")
     """
@@ -713,7 +883,8 @@ def use_charts() -> Any:
         schema = f"{name}/v5.json" if name else spec.get("$schema")
         return {
             "application/vnd.vegalite.v5+json": {**spec, "$schema": schema},
-            "text/plain": "<a chart: shown by JupyterLab, Notebook 7 and VS Code>",
+            "text/plain": "<a chart: JupyterLab, Notebook 7 and VS Code draw it; for HTML and PDF, "
+            "alt.renderers.enable('png') makes it a picture>",
         }
 
     alt.renderers.register("crystal", offline)

@@ -238,7 +238,8 @@ def _scoped(selector: str, body: str) -> str:
     declarations = [
         line
         for line in _short(body).split(";")
-        if line and not line.startswith(("--", "color-sch"))
+        # a page fills its window, a conversation in a notebook does not
+        if line and not line.startswith(("--", "color-sch", "min-height:100vh"))
     ]
     return f"{','.join(kept)}{{{';'.join(declarations)}}}" if kept and declarations else ""
 

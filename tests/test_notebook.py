@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
+from collections.abc import Set
 from datetime import date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -195,7 +196,7 @@ TYPES = {
 @pytest.mark.parametrize("empty", [False, True])
 def test_columns_have_the_type_of_what_they_mean(small: Path, empty: bool) -> None:
     crystal = notebook.open(small)
-    none: Any = {"source": "nobody"} if empty else {}
+    none: Any = {"project": "nobody"} if empty else {}
     made = [
         crystal.conversations(**none),
         crystal.messages(**none),
@@ -261,6 +262,47 @@ def test_filters(small: Path) -> None:
         crystal.messages(limit=-1)
     with pytest.raises(TypeError):
         crystal.conversations(source=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "filters", "known"),
+    [
+        ("conversations", {"source": "codx"}, "'codex'"),
+        ("conversations", {"source": ["toy", "codx"]}, "'toy'"),
+        ("conversations", {"kind": "man"}, "'main'"),
+        ("messages", {"source": "codx"}, "'toy'"),
+        ("messages", {"kind": "promt"}, "'prompt'"),
+        ("messages", {"role": "users"}, "'user'"),
+        ("tool_calls", {"status": "failed"}, "'error'"),
+        ("tool_calls", {"source": "codx"}, "'toy'"),
+        ("file_edits", {"action": "remove"}, "'delete'"),
+        ("file_edits", {"source": "codx"}, "'toy'"),
+        ("usage", {"source": "codx"}, "'toy'"),
+        ("search", {"text": "lock", "source": "codx"}, "'toy'"),
+        ("search", {"text": "lock", "kind": "promt"}, "'prompt'"),
+        ("conversation", {"id": "one", "source": "codx"}, "'toy'"),
+    ],
+)
+def test_what_does_not_exist_is_no_empty_answer(
+    small: Path, method: str, filters: dict[str, Any], known: str
+) -> None:
+    ask = getattr(notebook.open(small), method)
+    with pytest.raises(ValueError, match=known) as raised:
+        ask(**filters)
+    (name,) = set(filters) - {"text", "id"}
+    wrong = filters[name] if isinstance(filters[name], str) else filters[name][-1]
+    assert str(raised.value).startswith(f"{name} is ")
+    assert str(raised.value).endswith(f", not {wrong!r}")
+
+
+def test_what_exists_elsewhere_is_an_empty_answer(small: Path) -> None:
+    crystal = notebook.open(small)
+    assert crystal.conversations(source="codex").empty  # an importer, of which nothing is here
+    assert crystal.messages(kind="hook").empty
+    with sqlite3.connect(small) as connection:  # of a newer importer, say
+        connection.execute("update messages set kind = 'dream' where uid = 'u3'")
+    connection.close()
+    assert list(crystal.messages(kind="dream")["uid"]) == ["u3"]
 
 
 def test_any_sql(small: Path) -> None:
@@ -332,6 +374,39 @@ def test_usage_says_where_a_cost_is_from(small: Path) -> None:
     assert len(notebook.open(small).usage(since="2026-11-05")) == 0
 
 
+def test_conversations_have_a_list_price(small: Path) -> None:
+    crystal = notebook.open(small)
+    talks = crystal.conversations().set_index("session_id")
+    assert str(talks["list_price_usd"].dtype) == "float64"
+    # "one" owns the million tokens in and out: 3 and 15 dollars; its other model has no price
+    assert talks["list_price_usd"]["one"] == pytest.approx(18.0)
+    assert pd.isna(talks["cost_usd"]["one"])
+    # what a fork repeats is not its own; where no tokens are recorded nothing is 0 dollars
+    assert pd.isna(talks["list_price_usd"]["two"])
+    assert pd.isna(talks["list_price_usd"]["three"]) and talks["cost_usd"]["three"] == 0.25
+    most = crystal.conversations().nlargest(10, "list_price_usd")
+    assert list(most["session_id"])[:1] == ["one"]
+    assert str(crystal.conversations(limit=0)["list_price_usd"].dtype) == "float64"
+
+
+def test_each_model_of_a_conversation_has_its_own_price(database: Path) -> None:
+    million = Tokens(input=1_000_000, output=0, cache_read=0, cache_write=0)
+    models = ("claude-sonnet-4-5", "claude-haiku-4-5", "toy-1")
+    store_all(
+        database,
+        conversation(
+            "x",
+            [
+                message(f"a{number}", "Yes", model=model, timestamp=MONDAY, tokens=million)
+                for number, model in enumerate(models)
+            ],
+        ),
+    )
+    # by Anthropic's list of 2025, 3 dollars and 1; nobody knows that of toy-1
+    prices = notebook.open(database).conversations()["list_price_usd"]
+    assert list(prices) == [pytest.approx(4.0)]
+
+
 def test_what_there_is(small: Path) -> None:
     crystal = notebook.open(small)
     tables = crystal.tables().set_index("name")
@@ -377,7 +452,7 @@ def test_search(small: Path) -> None:
     assert uids("lock", place="thinking") == {"a1"}
     assert uids("lock", place="prompts") == {"u1"}
     assert uids("lock", kind="reply", since="2026-11-02", until="2026-11-02") == {"a1"}
-    assert uids("lock", source="nobody") == set()
+    assert uids("lock", project="nobody") == set()
     assert len(crystal.search("lock", limit=1)) == 1
     assert uids("lock", best=True) == {"u1", "a1"}
     hit = crystal.search("lock", place="prompts").iloc[0]
@@ -530,20 +605,85 @@ def test_the_style_knows_the_classes_of_a_conversation() -> None:
     assert "rem" not in re.sub(r"[a-z-]*rem[a-z-]+|[a-z-]+rem\b", "", style)
 
 
+def test_a_conversation_is_as_high_as_what_it_says() -> None:
+    assert not re.search(r"(?<!max-)height:\s*[\d.]+[ds]?v[hwb]\b", notebook_html.style())
+
+
+# --------------------------------------------------------------------------- tables
+
+
+def test_a_table_is_its_frame_in_whole_texts() -> None:
+    frame = pd.DataFrame(
+        {
+            "name": pd.Series(["a" * 500, None, "c"], dtype="string"),
+            "calls": pd.Series([1234567, None, 3], dtype="Int64"),
+            "usd": [0.5, float("nan"), 1234.0],
+            "last": pd.to_datetime(["2026-11-30T21:12:43Z", None, None]),
+            "share": [0.25, 1 / 3, 2.0],
+        }
+    )
+    shown = notebook.table(frame, {"calls": "{:,}", "usd": "${:,.2f}"}, missing="?")
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", shown._repr_html_())
+    assert cells == [
+        *("name", "calls", "usd", "last", "share"),
+        *("a" * 500, "1,234,567", "$0.50", "2026-11-30 21:12", "0.25"),
+        *("?", "?", "?", "?", "0.333333"),
+        *("c", "3", "$1,234.00", "?", "2"),
+    ]
+    assert repr(shown) == str(frame)
+    assert "… and 2 more rows" in notebook.table(frame, limit=1)._repr_html_()
+    assert "more row" not in notebook.table(frame, limit=3)._repr_html_()
+    named = frame.set_index("name")[["calls"]].rename_axis("who")
+    assert re.findall(r"<th [^>]*>([^<]*)", notebook.table(named)._repr_html_()) == ["who", "calls"]
+    assert "<td" not in notebook.table(frame.head(0))._repr_html_()
+    with pytest.raises(ValueError, match="no column 'cals'"):
+        notebook.table(frame, {"cals": "{:,}"})
+
+
 # --------------------------------------------------------------------------- hostile text
+
+
+def test_frames_and_tables_are_text(small: Path) -> None:
+    notebook.open(small).conversations()  # MathJax keeps off from here on
+    tags = {"table", "thead", "tbody", "tr", "th", "td", "div", "style", "p"}
+    for payload in [*hostile_database.NOTEBOOK_PAYLOADS, *PAYLOADS]:
+        payload = payload.encode("utf-8", "replace").decode()
+        frame = pd.DataFrame(
+            {
+                payload: [payload, payload * 40],
+                "n": [1, 2],
+                f"{payload}2": [[payload], {payload: 1}],
+            },
+            index=pd.Index([payload, "x"], name=payload),
+        )
+        frame.columns.name = payload
+        for shown in (frame, notebook.table(frame, {"n": "{:,}"}), notebook.table(frame.head(1))):
+            html = str(shown._repr_html_())  # type: ignore[operator]
+            audit = _Audit(tags, styles=True)
+            audit.feed(html)
+            assert audit.bad == [], payload
+            assert "mathjax_ignore" in html
 
 
 class _Audit(HTMLParser):
     """What could act: tags and attributes that the output of a conversation never has."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, tags: Set[str] = notebook_html._TAGS | {"style"}, styles: bool = False
+    ) -> None:
         super().__init__()
         self.bad: list[str] = []
+        self.tags = tags
+        #: Tables say how their cells are aligned.
+        self.styles = styles
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag not in notebook_html._TAGS | {"style"}:
+        if tag not in self.tags:
             self.bad.append(tag)
         for name, value in attributes:
+            aligned = self.styles and re.fullmatch(r"text-align: (left|right);?", value or "")
+            if name == "style" and aligned:
+                continue
             if name.startswith("on") or name in ("style", "id", "name", "srcdoc", "srcset"):
                 self.bad.append(f"{tag} {name}")
             if name.startswith("data-") and name != "data-language":

@@ -36,7 +36,7 @@ crystal
 
 # %%
 health = crystal.sql("select * from import_health order by records desc")
-health.style.hide(axis="index").format(na_rep="")
+notebook.table(health)
 
 # %%
 fates = ["kept", "ignored", "unknown", "malformed"]
@@ -79,7 +79,7 @@ select f.source, u.type, count(*) as samples, min(substr(u.sample, 1, 100)) as l
 from unknown_records u join source_files f on f.id = u.source_file_id
 group by f.source, u.type order by samples desc limit 20
 """)
-unknown.style.hide(axis="index")
+notebook.table(unknown)
 
 # %% [markdown]
 # ## What could not be read
@@ -87,12 +87,13 @@ unknown.style.hide(axis="index")
 # The newest outcome of each file that failed.
 
 # %%
-crystal.sql("""
+failed = crystal.sql("""
 select source, status, message, file_path from import_log
 where id in (select max(id) from import_log group by source, file_path)
   and status in ('error', 'unreadable')
 order by created_at desc limit 20
-""").style.hide(axis="index")
+""")
+notebook.table(failed)
 
 # %% [markdown]
 # ## What each source tells
@@ -151,11 +152,12 @@ numbers = base.mark_text(fontSize=11).encode(
 # longer in the tool's own files.
 
 # %%
-crystal.sql("""
+deleted = crystal.sql("""
 select s.name, count(*) as conversations, sum(c.missing_since is not null) as deleted_by_the_tool,
   sum(c.kind = 'prompt-history') as only_prompts_left
 from conversations c join sources s on s.id = c.source group by s.name order by s.name
-""").style.hide(axis="index")
+""")
+notebook.table(deleted)
 
 # %% [markdown]
 # The account must be complete: no record without a fate.

@@ -160,12 +160,13 @@ alt.Chart(tools, title="Tool calls and how they ended").mark_bar().encode(
 # The commands that failed most often:
 
 # %%
-crystal.sql("""
+commands = crystal.sql("""
 select title as command, count(*) as failed, count(distinct conversation_id) as conversations,
   max(started_at) as last
 from tool_calls where status = 'error' and exit_code <> 0
 group by title order by failed desc, last desc limit 10
-""").style.hide(axis="index").format({"last": "{:%Y-%m-%d}"}, na_rep="")
+""")
+notebook.table(commands, {"last": "{:%Y-%m-%d}"})
 
 # %% [markdown]
 # ## What gets edited
@@ -196,7 +197,7 @@ alt.Chart(endings, title="Edits by kind of file").mark_bar().encode(
 # back to is worth a look.
 
 # %%
-edits[["path", "edits", "conversations", "added", "removed"]].head(10).style.hide(axis="index")
+notebook.table(edits[["path", "edits", "conversations", "added", "removed"]].head(10))
 
 # %% [markdown]
 # ## Subagents
@@ -212,7 +213,7 @@ select s.name as source, sum(c.kind = 'subagent') as subagents,
     / nullif(sum(c.tool_call_count), 0), 1) as percent_of_tool_calls
 from conversations c join sources s on s.id = c.source group by s.id order by subagents desc
 """)
-agents.style.hide(axis="index").format("{:.1f}", subset=["percent_of_tool_calls"], na_rep="")
+notebook.table(agents, {"percent_of_tool_calls": "{:.1f}"})
 
 # %% [markdown]
 # Every chart adds up to what it was made of:

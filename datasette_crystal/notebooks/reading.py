@@ -39,14 +39,15 @@ crystal
 # %%
 words = "test -lock"
 hits = crystal.search(words)
-hits[["timestamp", "kind", "source", "project", "passage", "conversation_id"]].head(10)
+columns = ["timestamp", "kind", "source", "project", "passage", "conversation_id"]
+notebook.table(hits[columns].head(10))
 
 # %% [markdown]
 # The same in your own prompts only, the best matches first:
 
 # %%
 mine = crystal.search("test*", place="prompts", best=True, limit=10)
-mine[["timestamp", "project", "passage", "conversation_id"]]
+notebook.table(mine[["timestamp", "project", "passage", "conversation_id"]])
 
 # %% [markdown]
 # ## When did it come up?
@@ -119,7 +120,7 @@ where h.path = :path order by h.timestamp desc limit 20
 """,
     path=path["path"].iloc[0] if len(path) else "",
 )
-history
+notebook.table(history)
 
 # %%
 assert not any("lock" in passage.lower().split() for passage in hits["passage"])

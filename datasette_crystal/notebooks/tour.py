@@ -35,13 +35,13 @@ crystal
 # and what could not be understood. Views at the end join what is often asked for together.
 
 # %%
-crystal.tables().style.hide(axis="index").format({"rows": "{:,}"}, na_rep="")
+notebook.table(crystal.tables(), {"rows": "{:,}"})
 
 # %% [markdown]
 # Every column is explained, here and in Datasette:
 
 # %%
-crystal.columns("messages").style.hide(axis="index")
+notebook.table(crystal.columns("messages"))
 
 # %% [markdown]
 # ## Conversations
@@ -102,13 +102,14 @@ alt.Chart(kinds, title="Whose words the messages are").mark_bar().encode(
 # fork took over from its parent. What you undid is kept and marked in `state`.
 
 # %%
-crystal.sql("""
+shows = crystal.sql("""
 select position, kind, state, inherited, tool_calls, substr(title, 1, 70) as title
 from transcript
 where conversation_id = (select id from conversations where kind = 'main'
   order by prompt_count desc, id limit 1)
 order by position limit 15
-""").style.hide(axis="index")
+""")
+notebook.table(shows)
 
 # %% [markdown]
 # ## Counted once
@@ -133,13 +134,14 @@ print(f"{stored:,} messages are stored, {shown:,} are shown: {shown - stored:,} 
 # came back (`output`). The changes that it made to files are in `file_edits`.
 
 # %%
-crystal.sql("""
+calls = crystal.sql("""
 select t.name, count(*) as calls, sum(t.status = 'error') as failed,
   count(distinct t.conversation_id) as conversations,
   sum((select count(*) from file_edits e
     where e.message_id = t.message_id and e.position = t.position)) as edits
 from tool_calls t group by t.name order by calls desc limit 12
-""").style.hide(axis="index").format("{:,}", subset=["calls", "failed", "conversations", "edits"])
+""")
+notebook.table(calls, dict.fromkeys(["calls", "failed", "conversations", "edits"], "{:,}"))
 
 # %% [markdown]
 # ## From here

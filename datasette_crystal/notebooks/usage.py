@@ -46,13 +46,15 @@ usage.tail(3)
 
 # %% [markdown]
 # ## In one table
+#
+# Where a cell is empty, the tool does not record it: that is not nothing.
 
 # %%
 sums = usage.groupby("source")[
     ["conversations", "prompts", "replies", "tool_calls", *kinds, "cost_usd"]
 ]
-by_source = sums.sum().sort_values("output_tokens", ascending=False)
-by_source.style.format("{:,.0f}").format("${:,.2f}", subset=["cost_usd"])
+by_source = sums.sum(min_count=1).sort_values("output_tokens", ascending=False)
+notebook.table(by_source, dict.fromkeys(by_source.columns, "{:,.0f}") | {"cost_usd": "${:,.2f}"})
 
 # %% [markdown]
 # ## Week by week
@@ -154,17 +156,24 @@ alt.Chart(
 # ## The largest conversations
 #
 # A few long ones often take most of it. These are the figures of the conversations themselves,
-# without their subagents'. Open one with `crystal.conversation(id)`.
+# without their subagents'. `cost_usd` is what the tool recorded, `list_price_usd` the API list price
+# of the tokens: not your bill. Open one with `crystal.conversation(id)`.
 
 # %%
-crystal.sql("""
-select c.id, c.title, c.source, p.name as project, c.model, c.prompt_count as prompts,
-  c.message_count as messages, c.output_tokens, c.cache_read_tokens, c.cost_usd as recorded_usd
-from conversations c left join projects p on p.id = c.project_id
-order by c.output_tokens desc limit 10
-""").style.hide(axis="index").format(
-    "{:,}", subset=["messages", "output_tokens", "cache_read_tokens"], na_rep=""
-).format("{:,.2f}", subset=["recorded_usd"], na_rep="")
+conversations = crystal.conversations()
+columns = ["id", "title", "source", "project", "model", "prompt_count", "message_count"]
+columns += ["output_tokens", "cache_read_tokens", "cost_usd", "list_price_usd"]
+looks = {
+    **dict.fromkeys(["message_count", "output_tokens", "cache_read_tokens"], "{:,}"),
+    **dict.fromkeys(["cost_usd", "list_price_usd"], "${:,.2f}"),
+}
+notebook.table(conversations.nlargest(10, "list_price_usd")[columns], looks)
+
+# %% [markdown]
+# By output tokens, which also finds those whose model has no price:
+
+# %%
+notebook.table(conversations.nlargest(10, "output_tokens")[columns], looks)
 
 # %% [markdown]
 # ## Subagents
@@ -178,16 +187,15 @@ select case kind when 'subagent' then 'subagents' else 'conversations' end as pa
   sum(output_tokens) as output_tokens, sum(tool_call_count) as tool_calls
 from conversations where kind <> 'prompt-history' group by 1
 """)
-parts.style.hide(axis="index").format("{:,}", subset=["output_tokens", "tool_calls"], na_rep="")
+notebook.table(parts, {"output_tokens": "{:,}", "tool_calls": "{:,}"})
 
 # %% [markdown]
 # ## What has no price
 
 # %%
 unpriced = usage[(usage["tokens"] > 0) & usage["cost_origin"].isna()]
-unpriced.groupby("model")["tokens"].sum().sort_values(ascending=False).to_frame().style.format(
-    "{:,}"
-)
+by_model = unpriced.groupby("model")["tokens"].sum().sort_values(ascending=False)
+notebook.table(by_model.to_frame(), {"tokens": "{:,}"})
 
 # %% [markdown]
 # Each sum above was taken from `daily_usage`. It must be that of the messages themselves:
@@ -206,4 +214,6 @@ for kind in kinds:
 recorded = crystal.sql("select coalesce(sum(cost_usd), 0.0) as usd from conversations")["usd"][0]
 assert abs(usage["recorded"].sum() - recorded) < 0.005, "recorded dollars are those of the tools"
 assert (usage["cost_usd"].dropna() >= 0).all()
+listed = conversations.loc[conversations["cost_origin"].isna(), "list_price_usd"].sum()
+assert abs(usage["cost_usd"].sum() - recorded - listed) < 0.005, "both price the same tokens"
 assert unpriced["cost_usd"].isna().all(), "no price is guessed"
