@@ -777,6 +777,8 @@ class Transcript:
 
 #: Rows of a table that are shown unless more are asked for.
 _ROWS = 100
+#: Characters of a text that may want more than one line.
+_LONG_TEXT = 30
 
 
 def table(
@@ -786,14 +788,15 @@ def table(
     missing: str = "",
     limit: int = _ROWS,
 ) -> Table:
-    """A frame as a table to look at: whole texts, and numbers as ``formats`` says (column to
-    ``"{:,}"``, ``"${:,.2f}"``, ``"{:%Y-%m-%d}"``). ``missing`` stands where there is no value.
-    Shows the first ``limit`` rows; an index that has a name is the first column.
+    """A frame as a table to look at: whole texts, ``12,345``, dollars in columns called ``…_usd``,
+    the rest as ``formats`` says (column to ``"{:.1%}"``, ``"{:%Y-%m-%d}"``). ``missing`` stands
+    where there is no value. Shows the first ``limit`` rows; an index that has a name is the first
+    column.
 
     All of it is text, whatever a prompt or a title holds. ``frame.style`` does not escape: never
     use it on text of conversations.
 
-    >>> notebook.table(crystal.conversations().head(), {"output_tokens": "{:,}"})
+    >>> notebook.table(crystal.conversations().head(), {"started_at": "{:%e %B}"})
     """
     return Table(frame, dict(formats or {}), missing, limit)
 
@@ -820,13 +823,22 @@ class Table:
     def _cell(self, name: Any, value: Any) -> str:
         import pandas as pd
 
+        from .web.numbers import dollars
+
         if pd.api.types.is_scalar(value) and pd.isna(value):
             return self._missing
         if name in self._formats:
             return self._formats[name].format(value)
         if isinstance(value, datetime):
             return f"{value:%Y-%m-%d %H:%M}"
-        return f"{value:,.6g}" if isinstance(value, float) else str(value)
+        if not pd.api.types.is_number(value):
+            return str(value)
+        if str(name).endswith("_usd"):
+            return dollars(value)
+        if pd.api.types.is_float(value):
+            return f"{value:,.6g}"
+        # the number of a row is its name
+        return str(value) if re.search(r"(?:^|_)id$", str(name)) else f"{value:,}"
 
     def _repr_html_(self) -> str:
         import pandas as pd
@@ -839,18 +851,24 @@ class Table:
             return f"<tr>{''.join(made)}</tr>"
 
         names = list(self._frame.columns)
-        sides = [
-            "right" if pd.api.types.is_numeric_dtype(dtype) else "left"
-            for dtype in self._frame.dtypes
-        ]
-        rows = self._frame.head(self._limit).itertuples(index=False, name=None)
-        body = "".join(line("td", map(self._cell, names, row)) for row in rows)
+        shown = self._frame.head(self._limit).itertuples(index=False, name=None)
+        rows = [[*map(self._cell, names, row)] for row in shown]
+        sides = []
+        for at, dtype in enumerate(self._frame.dtypes):
+            numeric = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+            side = "right" if numeric else "left"
+            # else the browser makes a long text as narrow as its longest word
+            if any(len(row[at]) > _LONG_TEXT for row in rows):
+                side += "; min-width: 18em"
+            sides.append(side)
+        body = "".join(line("td", row) for row in rows)
         more = len(self._frame) - self._limit
         # tex2jax_ignore, mathjax_ignore: $PATH and $HOME are no mathematics
         return (
             '<div class="tex2jax_ignore mathjax_ignore"><table class="dataframe"><thead>'
             f"{line('th', map(str, names))}</thead><tbody>{body}</tbody></table>"
             + (f"<p>… and {_many(more, 'more row')}</p>" if more > 0 else "")
+            + ("" if len(self._frame) else "<p>No rows</p>")
             + "</div>"
         )
 

@@ -35,7 +35,7 @@ crystal
 # and what could not be understood. Views at the end join what is often asked for together.
 
 # %%
-notebook.table(crystal.tables(), {"rows": "{:,}"})
+notebook.table(crystal.tables())
 
 # %% [markdown]
 # Every column is explained, here and in Datasette:
@@ -141,7 +141,7 @@ select t.name, count(*) as calls, sum(t.status = 'error') as failed,
     where e.message_id = t.message_id and e.position = t.position)) as edits
 from tool_calls t group by t.name order by calls desc limit 12
 """)
-notebook.table(calls, dict.fromkeys(["calls", "failed", "conversations", "edits"], "{:,}"))
+notebook.table(calls)
 
 # %% [markdown]
 # ## From here

@@ -42,19 +42,21 @@ usage["tokens"] = usage[kinds].fillna(0).sum(axis=1)
 usage[["project", "model"]] = usage[["project", "model"]].astype("string").fillna("unknown")
 usage["source"] = usage["source"].astype("string")
 usage["week"] = usage["day"].dt.to_period("W-SUN").dt.start_time
-usage.tail(3)
+usage.dropna(subset=["day"]).tail(3)
 
 # %% [markdown]
 # ## In one table
 #
-# Where a cell is empty, the tool does not record it: that is not nothing.
+# Where a cell is empty, the tool does not record it, which is not the same as none. `unpriced_tokens`
+# are not in the cost: nobody knows the price of their model.
 
 # %%
+usage["unpriced_tokens"] = usage["tokens"].where(usage["cost_usd"].isna() & (usage["tokens"] > 0))
 sums = usage.groupby("source")[
-    ["conversations", "prompts", "replies", "tool_calls", *kinds, "cost_usd"]
+    ["conversations", "prompts", "replies", "tool_calls", *kinds, "cost_usd", "unpriced_tokens"]
 ]
 by_source = sums.sum(min_count=1).sort_values("output_tokens", ascending=False)
-notebook.table(by_source, dict.fromkeys(by_source.columns, "{:,.0f}") | {"cost_usd": "${:,.2f}"})
+notebook.table(by_source)
 
 # %% [markdown]
 # ## Week by week
@@ -163,17 +165,13 @@ alt.Chart(
 conversations = crystal.conversations()
 columns = ["id", "title", "source", "project", "model", "prompt_count", "message_count"]
 columns += ["output_tokens", "cache_read_tokens", "cost_usd", "list_price_usd"]
-looks = {
-    **dict.fromkeys(["message_count", "output_tokens", "cache_read_tokens"], "{:,}"),
-    **dict.fromkeys(["cost_usd", "list_price_usd"], "${:,.2f}"),
-}
-notebook.table(conversations.nlargest(10, "list_price_usd")[columns], looks)
+notebook.table(conversations.nlargest(10, "list_price_usd")[columns])
 
 # %% [markdown]
 # By output tokens, which also finds those whose model has no price:
 
 # %%
-notebook.table(conversations.nlargest(10, "output_tokens")[columns], looks)
+notebook.table(conversations.nlargest(10, "output_tokens")[columns])
 
 # %% [markdown]
 # ## Subagents
@@ -187,7 +185,7 @@ select case kind when 'subagent' then 'subagents' else 'conversations' end as pa
   sum(output_tokens) as output_tokens, sum(tool_call_count) as tool_calls
 from conversations where kind <> 'prompt-history' group by 1
 """)
-notebook.table(parts, {"output_tokens": "{:,}", "tool_calls": "{:,}"})
+notebook.table(parts)
 
 # %% [markdown]
 # ## What has no price
@@ -195,7 +193,7 @@ notebook.table(parts, {"output_tokens": "{:,}", "tool_calls": "{:,}"})
 # %%
 unpriced = usage[(usage["tokens"] > 0) & usage["cost_origin"].isna()]
 by_model = unpriced.groupby("model")["tokens"].sum().sort_values(ascending=False)
-notebook.table(by_model.to_frame(), {"tokens": "{:,}"})
+notebook.table(by_model.to_frame())
 
 # %% [markdown]
 # Each sum above was taken from `daily_usage`. It must be that of the messages themselves:
