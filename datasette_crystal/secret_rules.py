@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bisect
 import itertools
 import json
 import math
 import re
-import string
 import subprocess
 import sys
 from collections import Counter
@@ -40,7 +40,8 @@ class Rule:
     0 where the pattern begins with it. With ``None``, or without literals, the whole text is
     searched. ``group`` is the part of a match that is the secret; where that group did not take part
     there is no finding. ``check`` may refuse a match. ``in_word`` promises that a match is part of 20 or
-    more characters without white space between, or the end of what was cut off.
+    more characters without white space between, or the end of what was cut off. ``spans`` finds what
+    no pattern can, in texts that hold one of ``literals``: where secrets begin and end.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Rule:
     reach: int | None = 0
     by_context: bool = False
     in_word: bool = False
+    spans: Callable[[str], Iterator[tuple[int, int]]] | None = None
     regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -957,17 +959,91 @@ _PEM = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     rf"(?:{_PEM_LINE}[A-Z][A-Za-z-]{{2,20}}: [^\r\n\\]{{0,200}}){{0,6}}"
     rf"(?:{_PEM_LINE}|[ \t]{{0,4}})(?P<first>[A-Za-z0-9+/=]{{16,5000}})"
-    rf"(?:(?:{_PEM_LINE}|[\"']?\s?\+?\s?[\"']|[ \t](?=[A-Za-z0-9+/=]{{1,80}}(?:[ \t]|-----END)))"
-    r"[A-Za-z0-9+/=]{1,5000}(?![A-Za-z0-9+/=])(?=[ \t]{0,40}(?:[\r\n\\\"'…]|-|\Z)|[ ][A-Za-z0-9+/=]{1,80}[ -])){0,1000}"
+    rf"(?:(?:{_PEM_LINE}|[\"']?\s?\+?\s?[\"'])"
+    r"[A-Za-z0-9+/=]{1,5000}(?![A-Za-z0-9+/=])(?=[ \t]{0,40}(?:[\r\n\\\"'…]|-|\Z))){0,1000}"
     rf"(?:(?:{_NL}[ \t0-9→|:>]{{0,40}}|\s|[\"']?\s?\+?\s?[\"']){{0,3}}-----END [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----)?"
 )
+
+_PEM_MARK = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+#: A line of a key, and its last line.
+_PEM_RUN = re.compile(r"[A-Za-z0-9+/]{40,}={0,2}")
+_PEM_REST = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
+#: What may stand between two lines of a key: the ends and beginnings of lines that tools print -
+#: numbers, names of files, signs of a diff, quotes, frames, indentation, markup.
+_PEM_GAP = 200
+_PEM_LONGEST = 40_000
+
+
+def _pem_layouts(text: str) -> Iterator[tuple[int, int]]:
+    """Private keys in any layout: lines of base64 that follow each other closely, from BEGIN to END;
+    also without END, where a text was cut off, or without BEGIN, where it was read from an offset."""
+    marks = [(m.start(), m.end(), m.group(1) == "BEGIN") for m in _PEM_MARK.finditer(text)]
+    for number, (start, end, begins) in enumerate(marks):
+        before = marks[number - 1] if number else None
+        after = marks[number + 1] if number + 1 < len(marks) else None
+        if begins:
+            limit = min(after[0] if after else len(text), end + _PEM_LONGEST)
+            closed = after is not None and not after[2] and limit == after[0]
+            runs = _pem_runs(text, end, limit)
+            chain, widest = end, 0
+            for left, right in runs:
+                if left - chain > _PEM_GAP:
+                    break
+                chain, widest = right, max(widest, left - chain)
+            if chain == end:
+                continue
+            if closed and after is not None and limit - chain <= _PEM_GAP + 80:
+                yield start, after[1]
+                continue
+            # what is left of the last line where the text was cut off, behind what is before each
+            for rest in _PEM_REST.finditer(text, chain, min(limit, chain + widest + 44)):
+                if abs(rest.start() - chain - widest) <= 3 and rest.end() == len(text):
+                    chain = limit
+            yield start, chain
+        elif before is None or not before[2]:
+            limit = max(before[1] if before else 0, start - _PEM_LONGEST)
+            runs = _pem_runs(text, limit, start)
+            first, gap = start, _PEM_GAP + 80  # the last line is shorter than a run
+            for left, right in reversed(runs):
+                if first - right > gap:
+                    break
+                first, gap = left, _PEM_GAP
+            if first < start:
+                yield first, end
+
+
+def _pem_runs(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Where lines of a key begin and end, without the escape of the line break before them."""
+    runs = []
+    for match in _PEM_RUN.finditer(text, start, end):
+        left, line = match.start(), match.group()
+        if text[left - 1 : left] == "\\":
+            left += 5 if re.match(r"u[0-9a-f]{4}", line) else 1
+        elif text[left - 1 : left] == "%":
+            left += 2
+        if _is_pem_line(line):
+            runs.append((left, match.end()))
+    return runs
+
+
+def _is_pem_line(line: str) -> bool:
+    """Whether a line may be that of a key: many characters. Runs of A are zeros, and usual."""
+    return len(set(line)) >= min(12, len(line) // 2) and not _MADE_UP.search(line[:400])
+
 
 _CONTEXTS = [
     Rule(
         "private-key",
+        _PEM_MARK.pattern,
+        ("PRIVATE KEY-----", "PRIVATE KEY BLOCK-----"),
+        spans=_pem_layouts,
+        description="Private keys in the layouts that tools print, also without their beginning",
+    ),
+    Rule(
+        "private-key",
         _PEM,
         ("-----BEGIN ",),
-        check=lambda match: not made_up(match.group("first")),
+        check=lambda match: _is_pem_line(match.group("first")),
         description="Private keys (PEM, OpenSSH, PGP), with real or escaped line breaks, also cut off",
     ),
     Rule(
@@ -1128,7 +1204,7 @@ class _Plan:
         self.folded: dict[str, list[tuple[int, Rule]]] = {}
         self.anywhere: list[tuple[int, Rule]] = []
         for rank, rule in enumerate(rules):
-            if not rule.literals or rule.reach is None:
+            if not rule.literals or rule.reach is None or rule.spans is not None:
                 self.anywhere.append((rank, rule))
                 continue
             where = self.folded if rule.ignore_case else self.words if rule.in_word else self.exact
@@ -1208,11 +1284,53 @@ def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
             haystack = folded if rule.ignore_case else text
             if not any(literal in haystack for literal in rule.literals):
                 continue
+        if rule.spans is not None:
+            for start, end in rule.spans(text):
+                yield start, end, rank, rule.kind
+            continue
         for match in rule.regex.finditer(text):
             if rule.check is None or rule.check(match):
                 start, end = match.span(rule.group)
                 if 0 <= start < end:
                     yield start, end, rank, rule.kind
+
+
+#: Codes for colours and the like, as they are, in JSON, and in the notation of code; and links.
+_ESCAPES = re.compile(
+    r"(?:\x1b|\\{1,8}(?:u001[bB]|x1[bB]|033|e(?=\[\d)))"
+    r"(?:\[[0-9;:?]{0,40}[A-Za-z]|\][^\x07\x1b\\]{0,1000}(?:\x07|\x1b\\|\\{1,8}u0007))"
+)
+_ESCAPE_SIGNS = ("\x1b", "\\u001", "\\x1", "\\033", "\\e[")
+
+
+def _without_escapes(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, int, str]]:
+    """The candidates in ``text`` without the codes of terminals, at their places in ``text``."""
+    parts: list[str] = []
+    #: where each part begins in the shortened text, and how much is missing before it
+    begins: list[int] = []
+    missing: list[int] = []
+    place = length = 0
+    for match in _ESCAPES.finditer(text):
+        if match.start() > place:
+            parts.append(text[place : match.start()])
+            begins.append(length)
+            missing.append(place - length)
+            length += match.start() - place
+        place = match.end()
+    if not place:
+        return []
+    parts.append(text[place:])
+    begins.append(length)
+    missing.append(place - length)
+
+    def original(position: int) -> int:
+        return position + missing[bisect.bisect_right(begins, position) - 1]
+
+    # the last character of a secret is in the text, what stands behind it may be a code
+    return [
+        (original(start), original(end - 1) + 1, rank, kind)
+        for start, end, rank, kind in _candidates("".join(parts), _plan(rules))
+    ]
 
 
 #: What publishing puts in place of a secret.
@@ -1224,7 +1342,10 @@ def find(text: str, rules: Sequence[Rule] = RULES) -> list[Finding]:
     parts, the longer part names the kind, then the earlier rule; the finding covers both parts. What
     publishing put in place of a secret is none."""
     found: list[list[Any]] = []
-    candidates = sorted(_candidates(text, _plan(rules)))
+    candidates = list(_candidates(text, _plan(rules)))
+    if any(sign in text for sign in _ESCAPE_SIGNS):
+        candidates += _without_escapes(text, rules)
+    candidates.sort()
     if candidates and "[secret:" in text:
         replaced = [match.span() for match in _REPLACED.finditer(text)]
         candidates = [
@@ -1244,8 +1365,10 @@ def find(text: str, rules: Sequence[Rule] = RULES) -> list[Finding]:
 
 
 def canonical(value: str) -> str:
-    """A secret as it is, whatever stood around it: without the escapes of JSON. The same private key
-    from a file and from a JSON record gives the same text."""
+    """A secret as it is, whatever stood around it: without the escapes of JSON, and the colours of a
+    terminal. The same private key from a file and from a JSON record gives the same text."""
+    if "\x1b" in value or "\\" in value:
+        value = _ESCAPES.sub("", value)
     if "\\" not in value:
         return value
     while "\\\\" in value:

@@ -246,11 +246,53 @@ def _others(make: Maker) -> Iterator[Sample]:
 
 
 #: Words of code; two to five of them make a name.
-_CODE_WORDS = """
-patient identifier column record form user profile cache view model item config value table index path
-manager session handler service response request status count total update create query result helper
-client server version page widget button route state message store action event context provider factory
-""".split()
+_CODE_WORDS = [
+    "patient",
+    "identifier",
+    "column",
+    "record",
+    "form",
+    "user",
+    "profile",
+    "cache",
+    "view",
+    "model",
+    "item",
+    "config",
+    "value",
+    "table",
+    "index",
+    "path",
+    "manager",
+    "session",
+    "handler",
+    "service",
+    "response",
+    "request",
+    "status",
+    "count",
+    "total",
+    "update",
+    "create",
+    "query",
+    "result",
+    "helper",
+    "client",
+    "server",
+    "version",
+    "page",
+    "widget",
+    "button",
+    "route",
+    "state",
+    "message",
+    "store",
+    "action",
+    "event",
+    "context",
+    "provider",
+    "factory",
+]
 
 
 def code_name(rng: random.Random) -> str:

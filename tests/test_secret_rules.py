@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import base64
 import itertools
 import json
 import random
 import string
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,14 @@ def adversarial(size: int) -> dict[str, str]:
         "cookie: a=",
         "://a:",
         "key is the ",
+        "\x1b[",
+        "\x1b[31m",
+        "\x1b]a",
+        "\\u001b[",
+        "\\u001b]a",
+        "-----END PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----" + "aA0" * 20,
+        "aA0" * 20 + "-----END PRIVATE KEY-----",
     }
     units |= {
         "-----BEGIN PRIVATE KEY-----\n",
@@ -257,6 +267,137 @@ def test_a_key_that_a_title_cuts_off_is_found() -> None:
     assert find(f"Use {key}…")[0].value == key
 
 
+#: How tools print the lines of a file: name, what becomes of the lines.
+LAYOUTS: dict[str, Callable[[list[str]], str]] = {
+    "edit with line numbers": lambda lines: "\n".join(
+        f"   {n} + {line}" for n, line in enumerate(lines, 8)
+    ),
+    "grep -n": lambda lines: "\n".join(
+        f"deploy/key.pem:{n}:{line}" for n, line in enumerate(lines, 1)
+    ),
+    "grep -C": lambda lines: "\n".join(f"key.pem-{n}-{line}" for n, line in enumerate(lines, 1)),
+    "joined strings": lambda lines: "\n".join(f'    "{line}\\n" +' for line in lines),
+    "joined strings in JSON": lambda lines: json.dumps(
+        "\n".join(f'    "{line}\\n" +' for line in lines)
+    ),
+    "C strings": lambda lines: "\n".join(f'  "{line}\\n"' for line in lines),
+    "array": lambda lines: "[\n" + ",\n".join(f"  '{line}'" for line in lines) + "\n].join('\\n')",
+    "JSON array": json.dumps,
+    "JSON array, indented": lambda lines: json.dumps(lines, indent=4),
+    "frame": lambda lines: "\n".join(f"│ {line:64} │" for line in lines),
+    "ends shown": lambda lines: "$\n".join(lines),
+    "br": "<br>".join,
+    "percent": "%0A".join,
+    "percent, CR": "%0D%0A".join,
+    "unicode escape": "\\u000a".join,
+    "carriage returns": "\r\n".join,
+    "empty lines": "\n\n".join,
+    "indented": lambda lines: "\n".join(" " * 60 + line for line in lines),
+    "coloured diff": lambda lines: "\n".join(
+        f"\x1b[32m+\x1b[m\x1b[32m{line}\x1b[m" for line in lines
+    ),
+    "coloured diff in JSON": lambda lines: json.dumps(
+        "\n".join(f"\x1b[32m+\x1b[m\x1b[32m{line}\x1b[m" for line in lines)
+    ),
+    "quoted mail": lambda lines: "\n".join(f"> > {line}" for line in lines),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("part", ["whole", "without its beginning", "cut off"])
+def test_a_private_key_is_found_however_its_lines_are_printed(layout: str, part: str) -> None:
+    make = Maker(11)
+    body = [make.draw(WORD + "+/", 64) for _ in range(8)] + [make.draw(WORD, 37) + "="]
+    lines = ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----"]
+    if part == "without its beginning":
+        lines, body = lines[4:], body[3:]
+    elif part == "cut off":
+        # the last line that is left is whole here
+        lines, body = lines[:6], body[:5]
+    text = f"Here it is:\n{LAYOUTS[layout](lines)}\nThat was all. {make.uuid()}"
+    findings = find(text)
+    assert {finding.kind for finding in findings} == {"private-key"}
+    for line in body:
+        start = text.index(line)
+        assert any(f.start <= start and start + len(line) <= f.end for f in findings)
+    assert findings[0].start >= text.index("it is:") + 6
+    assert findings[-1].end <= text.index("That was all")
+
+
+@pytest.mark.parametrize("name", ["OPENSSH PRIVATE KEY", "PRIVATE KEY"])
+def test_the_zeros_in_a_private_key_are_no_sign_of_an_example(name: str) -> None:
+    """What OpenSSH writes begins with its magic and lengths: many zeros, AAAA in base64."""
+    magic = b"openssh-key-v1\0" + b"".join(
+        len(part).to_bytes(4, "big") + part for part in (b"none", b"none", b"")
+    )
+    data = magic + (1).to_bytes(4, "big") + (51).to_bytes(4, "big")
+    encoded = base64.b64encode(data + random.Random(12).randbytes(180)).decode()
+    assert "A" * 8 in encoded[:70]
+    lines = [encoded[i : i + 70] for i in range(0, len(encoded), 70)]
+    pem = "\n".join([f"-----BEGIN {name}-----", *lines, f"-----END {name}-----"])
+    assert [f.value for f in find(f"cat id_ed25519\n{pem}\n")] == [pem]
+    assert [f.value for f in find(json.dumps({"x": pem}))] == [json.dumps(pem)[1:-1]]
+
+
+def test_certificates_and_talk_of_keys_are_no_private_keys() -> None:
+    make = Maker(13)
+    certificate = make.pem("CERTIFICATE")
+    for text in (
+        f"{certificate}\n" + "and so on, " * 30 + "\n-----END PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\n{'and so on ' * 30}\n{certificate}",
+        'if "-----BEGIN PRIVATE KEY-----" in text or "-----END PRIVATE KEY-----" in text:',
+        "-----BEGIN PRIVATE KEY-----\nyour key here\n-----END PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\n{'x' * 64}\n{'x' * 64}\n-----END PRIVATE KEY-----",
+    ):
+        assert find(text) == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ".env:3:TOKEN is \x1b[01;31m\x1b[K{}\x1b[m\x1b[K",
+        "\x1b[38;5;208m{}\x1b[0m",
+        "\x1b[38;2;230;219;116m{}\x1b[0m",
+        "\x1b[m{}",
+        "\x1b]8;;https://shop.test\x07{}\x1b]8;;\x07",
+        "\\u001b[38;5;208m{}\\u001b[0m",
+        "\\x1b[1;31m{}\\x1b[0m",
+        "\\033[1;38;5;208m{}\\033[0m",
+    ],
+)
+def test_colours_before_and_after_a_key_hide_nothing(form: str) -> None:
+    key = "ghp_" + Maker(14).draw(WORD, 36)
+    assert [finding.value for finding in find(form.format(key))] == [key]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x1b[36mDB_PASSWORD\x1b[0m=\x1b[33mTq8vLm3kV7\x1b[0m",
+        "\x1b[36mpassword\x1b[0m: \x1b[33mTq8vLm3kV7\x1b[0m",
+        '{\x1b[34;1m"password"\x1b[0m: \x1b[32m"Tq8vLm3kV7"\x1b[0m}',
+        json.dumps({"out": "\x1b[36mDB_PASSWORD\x1b[0m=\x1b[33mTq8vLm3kV7\x1b[0m"}),
+        json.dumps(json.dumps({"out": "\x1b[36mDB_PASSWORD\x1b[0m=\x1b[33mTq8vLm3kV7\x1b[0m"})),
+    ],
+)
+def test_colours_between_name_and_value_hide_nothing(text: str) -> None:
+    assert [finding.value for finding in find(text)] == ["Tq8vLm3kV7"]
+
+
+def test_colours_within_a_key_are_part_of_the_finding_and_not_of_the_secret() -> None:
+    key = Maker(15).draw(WORD, 36)
+    text = f"a \x1b[31mghp_\x1b[m\x1b[K{key[:9]}\x1b[7m{key[9:]}\x1b[m b"
+    (finding,) = find(text)
+    assert finding.value == f"ghp_\x1b[m\x1b[K{key[:9]}\x1b[7m{key[9:]}"
+    assert canonical(finding.value) == "ghp_" + key
+    escaped = json.dumps(text)
+    (finding,) = find(escaped)
+    assert canonical(finding.value) == "ghp_" + key
+    # the rest is JSON still
+    left = json.loads(escaped[: finding.start] + "[secret]" + escaped[finding.end :])
+    assert left == "a \x1b[31m[secret]\x1b[m b"
+
+
 def test_findings_do_not_show_the_secret() -> None:
     for sample in positives(seed=3, each=1):
         for finding in find(sample.text):
@@ -316,6 +457,7 @@ def test_every_literal_of_a_rule_is_needed_for_its_pattern() -> None:
             "",
             r.ignore_case,
             None,
+            spans=r.spans,
         )
         for r in RULES
     ]
