@@ -985,19 +985,19 @@ def _pem_layouts(text: str) -> Iterator[tuple[int, int]]:
             limit = min(after[0] if after else len(text), end + _PEM_LONGEST)
             closed = after is not None and not after[2] and limit == after[0]
             runs = _pem_runs(text, end, limit)
-            chain, widest = end, 0
+            chain, gap = end, 0
             for left, right in runs:
                 if left - chain > _PEM_GAP:
                     break
-                chain, widest = right, max(widest, left - chain)
+                chain, gap = right, left - chain
             if chain == end:
                 continue
             if closed and after is not None and limit - chain <= _PEM_GAP + 80:
                 yield start, after[1]
                 continue
             # what is left of the last line where the text was cut off, behind what is before each
-            for rest in _PEM_REST.finditer(text, chain, min(limit, chain + widest + 44)):
-                if abs(rest.start() - chain - widest) <= 3 and rest.end() == len(text):
+            for rest in _PEM_REST.finditer(text, chain, min(limit, chain + gap + 80)):
+                if abs(rest.start() - chain - gap) <= 3 and rest.end() == len(text):
                     chain = limit
             yield start, chain
         elif before is None or not before[2]:
