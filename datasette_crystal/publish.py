@@ -44,7 +44,7 @@ from .store import (
     open_readonly,
     project_name,
 )
-from .text import tool_title_from_json
+from .text import first_line, tool_title_from_json
 
 #: Tables of which the chosen part is copied, and those of which nothing is: they tell of files and
 #: imports on the machine. Every table of the schema is in one of these, or is made anew.
@@ -64,11 +64,14 @@ MADE_ANEW = ("daily_usage", "import_runs")
 
 _BATCH = 500
 _BATCH_SIZE = 400_000
-#: Ids and times, in which there is nothing to redact.
+#: Ids and times, in which there is nothing to redact unless it is known for a secret or a word.
 _HARMLESS = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,12}Z|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{1,5}|"
 )
+_IN_AN_ID = re.compile(r"[0-9a-f-]{1,36}")
 _IN_A_KEY = re.compile(r"[A-Za-z0-9_+/=-]")
+#: What is left of a secret that was cut in two.
+_PART = re.compile(r"[A-Za-z0-9_+/.~%!#$^&*-]+={0,2}")
 _MARK = "# Written by `datasette crystal publish`"
 
 
@@ -190,6 +193,8 @@ def publish(
     report = Report()
     try:
         source.isolation_level = None
+        # a text that is no UTF-8 (of a damaged database) is published as what can be read of it
+        source.text_factory = _text
         if not source.execute("select count(*) from sqlite_master").fetchone()[0]:
             raise PublishError(f"{database} is empty; `datasette crystal import` fills it")
         if migrations.pending(Database(source)):
@@ -254,6 +259,10 @@ def publish(
     finally:
         source.close()
     return report
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
 
 
 # --------------------------------------------------------------------------- places
@@ -465,12 +474,25 @@ class _Texts:
 
     def __init__(self, redactor: Redactor | None) -> None:
         self.redactor = redactor
+        #: What is to be taken out, and may be part of an id.
+        self.in_ids: list[str] = []
+        self.look_again()
         #: What other processes made of texts that are on their way.
         self.ready: dict[str, Redacted] = {}
 
+    def look_again(self) -> None:
+        """What was learned meanwhile may be an id, or a part of one."""
+        if self.redactor is not None:
+            values = [value.lower() for value in self.redactor.values]
+            self.in_ids = [value for value in values if _IN_AN_ID.fullmatch(value)]
+
+    def harmless(self, value: str) -> bool:
+        """Whether there is nothing to redact in a text that is nothing but an id or a time."""
+        return bool(_HARMLESS.fullmatch(value)) and not any(part in value for part in self.in_ids)
+
     def redact(self, value: Any, where: str) -> Any:
         redactor = self.redactor
-        if not isinstance(value, str) or redactor is None or _HARMLESS.fullmatch(value):
+        if not isinstance(value, str) or redactor is None or self.harmless(value):
             return value
         result = self.ready.get(value, (LeftToYou(),))[0]
         if isinstance(result, LeftToYou):
@@ -664,6 +686,27 @@ def _check_words(source: sqlite3.Connection, words: Iterable[str]) -> None:
             )
 
 
+def _goes_on(end: str, start: str, after: str, whole: bool) -> bool:
+    """Whether ``start``, with which a text begins before ``after``, can be the rest of a secret that
+    began with ``end``, the last thing in the text before. ``whole``: that is a secret by itself."""
+    if end.startswith("-----BEGIN"):
+        return "-----END" in start
+    if " " in end or not _PART.fullmatch(start):
+        return False
+    if after[:1] in (":", "="):
+        return False  # the name of something, as "api_key" or "https" is
+    if not whole and after[:1] == "@":
+        return True  # a password in an address
+    if start.startswith(("/", ".", "~")) or ("." in start and not end.startswith("eyJ")):
+        return False  # a path, the name of a file or of a host
+    digit, lower, upper = (
+        any(map(test, start)) for test in (str.isdigit, str.islower, str.isupper)
+    )
+    if whole or "/" in start:
+        return len(start) >= 8 and digit and lower and upper
+    return digit or (lower and upper and not start.istitle())
+
+
 class _Copy:
     """Copies the chosen rows. Long texts come first: they teach the names and secrets that the short
     columns are then redacted with."""
@@ -708,11 +751,18 @@ class _Copy:
             ("attachments", self._attachments),
         ):
             rows[table] = _insert(self.target, table, read())
-        self.progress("Looking for names again")
-        self._again()
-        self.progress("Finishing")
-        self._headers()
-        self._titles()
+        self._learn_from_headers()
+        counts = None if self.redactor is None else self.redactor.counts.copy()
+        for _ in range(4):
+            self.progress("Looking for names again")
+            self._again()
+            self.progress("Finishing")
+            self._headers()
+            self._titles()
+            if self.redactor is None or self.start is None or not self.redactor.news(self.start):
+                break
+            # a title taught something: once more, and what was counted is counted once
+            self.redactor.counts = counts.copy() if counts is not None else Counter()
         self._derived()
 
     def _row(self, row: dict[str, Any], table: str, leave: Sequence[str] = ()) -> dict[str, Any]:
@@ -735,7 +785,7 @@ class _Copy:
                 value: None
                 for row in batch
                 for name, value in row.items()
-                if name not in leave and isinstance(value, str) and not _HARMLESS.fullmatch(value)
+                if name not in leave and isinstance(value, str) and not self.texts.harmless(value)
             }
             waiting.append((batch, list(texts), self.jobs.redact(self.packed, list(texts))))
             if len(waiting) > 2 * self.jobs.jobs:
@@ -876,9 +926,9 @@ class _Copy:
         redactor = self.texts.redactor
         if redactor is None:
             return
-        last: tuple[int, tuple[int, str], str] | None = None
-        for id_, owner, role, head, tail in self.source.execute(
-            "select s.new, s.owner, m.role, substr(m.content, 1, 200), substr(m.content, -200) "
+        last: tuple[int, tuple[int, str], str, str] | None = None
+        for id_, owner, role, kind, head, tail in self.source.execute(
+            "select s.new, s.owner, m.role, m.kind, substr(m.content, 1, 200), substr(m.content, -200) "
             "from temp.shown s join messages m on m.id = s.id where m.content <> '' "
             "order by s.owner, s.position"
         ):
@@ -887,13 +937,19 @@ class _Copy:
                 # where a sentence ends there is a full stop or a space
                 if _IN_A_KEY.match(before, len(before) - 1) and _IN_A_KEY.match(head):
                     for finding in redactor.findings(before + head):
-                        if finding.start < len(before) < finding.end:
+                        if not finding.start < len(before) < finding.end:
+                            continue
+                        end = before[finding.start :]
+                        start = head[: finding.end - len(before)]
+                        # said to be broken off, it may go on in any case
+                        whole = last[3] != "partial" and any(
+                            found.end == len(before) for found in redactor.findings(before)
+                        )
+                        if _goes_on(end, start, head[len(start) :], whole):
                             placeholder = redactor.learn(finding.value, finding.kind)
-                            end = before[finding.start :]
-                            start = head[: finding.end - len(before)]
                             self.cuts.setdefault(last[0], []).append((end, placeholder, True))
                             self.cuts.setdefault(id_, []).append((start, placeholder, False))
-            last = (id_, (owner, role), tail)
+            last = (id_, (owner, role), tail, kind)
 
     def _without_cuts(self, id_: int, content: str) -> str:
         assert self.texts.redactor is not None
@@ -917,7 +973,8 @@ class _Copy:
             news = redactor.news(start)
             if not news:
                 return
-            start = redactor.state()
+            start = self.start = redactor.state()
+            self.texts.look_again()
             for table in ("messages", "tool_calls", "file_edits", "attachments"):
                 self._again_in(table, news)
 
@@ -931,7 +988,7 @@ class _Copy:
         def again(value: Any, name: str) -> Any:
             if isinstance(value, bytes):
                 return self.texts.blob(value, f"{table}.{name}", again=True)
-            if not isinstance(value, str) or _HARMLESS.fullmatch(value):
+            if not isinstance(value, str) or self.texts.harmless(value):
                 return value
             if not news.may_be_in(value) and digest(value) not in self.encoded:
                 return value
@@ -968,9 +1025,33 @@ class _Copy:
 
     # ----------------------------------------------------------------- the short rows
 
+    def _learn_from_headers(self) -> None:
+        """What stands in titles and the like is taken out of the long texts, too."""
+        if self.redactor is None:
+            return
+        counts = self.redactor.counts.copy()
+        for table, condition in (
+            ("projects", "id in (select c.project_id from conversations c join temp.chosen ch "
+             "on ch.id = c.id)"),
+            ("conversations", "id in (select id from temp.chosen)"),
+        ):  # fmt: skip
+            for row in _rows(self.source, f"select * from {table} where {condition} order by id"):
+                self._row(row, table)
+                self._machine(row["machine"])
+        self.redactor.counts = counts
+
     def _headers(self) -> None:
         """Sources, projects, conversations and which messages they show."""
         rows = self.report.rows
+        self.texts.look_again()
+        for table in (
+            "resumed_sessions",
+            "conversation_messages",
+            "conversations",
+            "projects",
+            "sources",
+        ):
+            self.target.execute(f"delete from {table}")
         sources: dict[str, str] = {}
         taken: set[str] = set()
         for id_, _ in self.source.execute(
@@ -1126,6 +1207,9 @@ class _Copy:
     def _titles(self) -> None:
         """Titles are made of the redacted texts, by the rules of the import: a title that was cut in
         the middle of a secret would not be recognised."""
+        self.packed = b"" if self.redactor is None else pickle.dumps(self.redactor.state())
+        titles = self.target.execute("select id, name, title from tool_calls").fetchall()
+        self._set_titles("tool_calls", [(id_, title, name) for id_, name, title in titles])
         updates = []
         for id_, kind, content, thinking in self.target.execute(
             "select id, kind, content, substr(thinking, 1, 2000) from messages"
@@ -1150,13 +1234,39 @@ class _Copy:
                     )
                 ]
                 title = message_title(message)
-            updates.append((title, id_))
-        self.target.executemany("update messages set title = ? where id = ?", updates)
+            updates.append((id_, title, f"[{kind}]"))
+        self.target.executemany(
+            "update messages set title = ? where id = ?",
+            [(title, id_) for id_, title, _ in updates],
+        )
+        self._set_titles("messages", updates)
         store = Store(self.target, "", lambda: "")
+        updates = []
         for id_, title in self.target.execute("select id, title from conversations").fetchall():
             if not title:
                 store.refresh_title(id_)
             store.refresh_counts(id_)
+        titles = self.target.execute("select id, title from conversations").fetchall()
+        self._set_titles("conversations", [(*title, "(untitled)") for title in titles])
+
+    def _set_titles(self, table: str, titles: list[tuple[int, str, str]]) -> None:
+        """Redacts titles (id, title, another one): a line that was cut out of a redacted text may read
+        otherwise by itself."""
+        redactor = self.redactor
+        if redactor is None:
+            return
+        rows: Iterable[dict[str, Any]] = (
+            {"id": id_, "title": title, "old": title, "other": other}
+            for id_, title, other in titles
+        )
+        for row in self._redacted(rows, table, leave=("old", "other")):
+            title = row["title"]
+            if title == row["old"]:
+                continue
+            title = first_line(title, 200)
+            if redactor.findings(title) or redactor.redact(title) != title:
+                title = row["other"]  # what the check would not let pass
+            self.target.execute(f"update {table} set title = ? where id = ?", (title, row["id"]))
 
     def _derived(self) -> None:
         """Indexes, full text, daily figures, and the one row that says where all this is from."""
@@ -1211,6 +1321,7 @@ def _verify(
     """Looks for secrets and for everything that was replaced in the bytes of the new file, and in its
     texts, where a long one is not cut by the end of a page."""
     packed = pickle.dumps(redactor.state())
+    harmless = _Texts(redactor).harmless
     in_bytes = list(jobs.scan([path]))
     connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
     chosen = {
@@ -1252,11 +1363,7 @@ def _verify(
                             for kind in _in_blob(value, redactor):
                                 _add_found(report, redactor, where, kind, chosen.get(conversation))
                             value = _text_of(value)[0]
-                        if (
-                            not isinstance(value, str)
-                            or (name, value) in seen
-                            or _HARMLESS.fullmatch(value)
-                        ):
+                        if not isinstance(value, str) or (name, value) in seen or harmless(value):
                             continue
                         seen.add((name, value))
                         places.append((where, conversation))

@@ -331,6 +331,106 @@ def test_secret_split_between_two_messages(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("https://x.corp.dev/ws?token=%s", "//npm.corp.dev/:_authToken=%s"),
+        ("//npm.corp.dev/:_authToken=%s", "client_secret: %s"),
+        ("client_secret: %s", "api_key=%s"),
+        ("api_key=%s", "/srv/shop/app2.py has client_secret: %s"),
+        ("api_key=%s", "README names the api_key=%s"),
+    ],
+)
+def test_two_secrets_in_two_messages_are_not_taken_for_one(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    """Only the values go; what the second message begins with is no rest of the first secret."""
+    one, two = "q" + draw(30) + "7", "w" + draw(30) + "3"
+    source = tmp_path / "crystal.db"
+    store_all(
+        source,
+        conversation(
+            "s", [message("u1", "Go"), message("a1", first % one), message("a2", second % two)]
+        ),
+    )
+    out, report = out_of(source)
+    assert report.published
+    texts = [row[0] for row in query(out, "select content from messages order by position")][1:]
+    for text, form in zip(texts, (first, second), strict=True):
+        before, after = form.split("%s")
+        assert text.startswith(before + "[secret:") and text.endswith("]" + after), text
+    assert one.encode() not in out.read_bytes() and two.encode() not in out.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["partial", "reply"])
+def test_rest_of_a_secret_that_is_one_by_itself(tmp_path: Path, kind: str) -> None:
+    """Where a reply was broken off, or where it looks like a key, what follows is the rest."""
+    head, rest = "q" + draw(20) + "7", "Kx9" + draw(12)
+    source = tmp_path / "crystal.db"
+    replies = [message("a1", f"api_key={head}", kind=kind), message("a2", f"{rest} is it")]
+    store_all(source, conversation("s", [message("u1", "Go"), *replies]))
+    out, _ = out_of(source)
+    texts = [row[0] for row in query(out, "select content from messages order by position")]
+    assert texts[1].startswith("api_key=[secret:") and texts[2].startswith("[secret:")
+    assert texts[2].endswith("] is it")
+
+
+def test_title_that_reads_otherwise_than_its_text(tmp_path: Path) -> None:
+    """A line of JSON is no JSON in its text, and is by itself, as a title: escapes are undone then."""
+    source = tmp_path / "crystal.db"
+    lines = '{"text":"x\\u003dgretchen"}\n{"text":"y"}'
+    texts = [message("u1", lines), message("a1", lines)]
+    store_all(source, conversation("s", texts, cwd="/home/gretchen/shop"))
+    out, report = out_of(source)
+    assert report.published
+    titles = query(out, "select title from messages union all select title from conversations")
+    assert len(titles) == 3
+    for (title,) in titles:
+        assert "gretchen" not in title and "user-1" in title
+
+
+def test_name_that_only_a_title_tells(tmp_path: Path) -> None:
+    source = tmp_path / "crystal.db"
+    told = {"title": "Author: Greta Vogelsang <gv@corp.dev> broke it", "title_origin": "user"}
+    messages = [message("u1", "ask Greta Vogelsang"), message("a1", "ok")]
+    store_all(source, conversation("s", messages, cwd="/srv/x", **told))
+    out, report = out_of(source)
+    assert report.published
+    assert query(out, "select content, title from messages where kind = 'prompt'") == [
+        ("ask user-1", "ask user-1")
+    ]
+
+
+@pytest.mark.parametrize("word", [None, "52e1c07f4d93"])
+def test_id_that_is_a_secret(tmp_path: Path, word: str | None) -> None:
+    """A text that is nothing but a UUID is looked at, too, once it is known for a key or has a word in
+    it that is to be replaced."""
+    key = "7c1f9a52-3be4-4d18-9a6b-52e1c07f4d93"
+    source = tmp_path / "crystal.db"
+    other = "0b6b2e0e-6f0a-4a53-8f7e-1d2c3b4a5968"
+    texts = [message("u1", key), message("a1", "it is what you said" if word else f"API_KEY={key}")]
+    store_all(source, conversation("s", [*texts, message("u2", other)]))
+    out, report = out_of(source, words=(word,) if word else ())
+    assert report.published
+    content = [row[0] for row in query(out, "select content from messages order by position")]
+    assert content[0] != key and "52e1c07f4d93" not in content[0] and content[2] == other
+    assert b"52e1c07f4d93" not in out.read_bytes()
+
+
+def test_text_that_is_no_utf_8(tmp_path: Path) -> None:
+    source = tmp_path / "crystal.db"
+    store_all(source, conversation("s", [message("u1", "hello"), message("a1", "ok")]))
+    with sqlite3.connect(source) as db:
+        db.execute(
+            "update messages set content = cast(? as text) where kind = 'prompt'",
+            (b"caf\xe9 of " + SECRETS["github"].encode(),),
+        )
+    out, report = out_of(source)
+    assert report.published
+    ((text,),) = query(out, "select content from messages where kind = 'prompt'")
+    assert text.startswith("caf\ufffd of [secret:github")
+
+
 def test_name_that_stands_alone_before_it_is_known(tmp_path: Path) -> None:
     source = tmp_path / "crystal.db"
     store_all(
@@ -371,13 +471,15 @@ def test_finding_of_the_check_stops_the_publication(
     key = SECRETS["github"]
     with sqlite3.connect(source) as db:
         db.execute("update messages set content = ? where id = 1", (f"use {key}",))
-    # a redactor that forgets the contents
+    # a redactor that forgets the contents, and the titles that are made of them
     original = publishing._Texts.redact
     monkeypatch.setattr(
         publishing._Texts,
         "redact",
         lambda self, value, where: (
-            value if where == "messages.content" else original(self, value, where)
+            value
+            if where in ("messages.content", "messages.title", "conversations.title")
+            else original(self, value, where)
         ),
     )
     report_file = tmp_path / "report.json"
