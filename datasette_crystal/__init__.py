@@ -181,6 +181,22 @@ def top_table(datasette: Any, request: Any, database: str, table: str) -> Awaita
 
 
 @hookimpl
+def top_database(datasette: Any, request: Any, database: str) -> Awaitable[Any]:
+    """Datasette 1.0 only."""
+    from .web.integration import ways_in
+
+    return ways_in(datasette, request.actor, [database])
+
+
+@hookimpl
+def top_homepage(datasette: Any, request: Any) -> Awaitable[Any]:
+    """Datasette 1.0 only."""
+    from .web.integration import ways_in
+
+    return ways_in(datasette, request.actor, list(datasette.databases))
+
+
+@hookimpl
 def jump_items_sql(datasette: Any, actor: Any, request: Any) -> Awaitable[list[Any]]:
     """Datasette 1.0 only."""
     from .web.integration import jump_items

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextvars
 import json
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import schema
@@ -65,6 +65,8 @@ def metadata(datasette: Any, database: str | None) -> dict[str, Any]:
         if database in (None, name):
             theirs = user.get(name) or {}
             found[name] = defaults_for(theirs)
+            if "description" in found[name] and not _restricted(datasette, theirs):
+                found[name]["description_html"] = _with_ways(datasette, name)
             # 0.65 shows labels of rows without asking whether their table may be seen
             for table, config in (theirs.get("tables") or {}).items():
                 if table in schema.TABLES and "allow" in config and "label_column" not in config:
@@ -72,6 +74,21 @@ def metadata(datasette: Any, database: str | None) -> dict[str, Any]:
                         iter(schema.TABLES[table].columns)
                     )
     return {"databases": found} if found else {}
+
+
+def _restricted(datasette: Any, theirs: Mapping[str, Any]) -> bool:
+    """0.65: whether the configuration keeps anything of a database from anybody. Its metadata are
+    the same for all, and are asked for synchronously."""
+    tables = (theirs.get("tables") or {}).values()
+    return any("allow" in (part or {}) for part in (datasette._metadata_local, theirs, *tables))
+
+
+def _with_ways(datasette: Any, database: str) -> str:
+    from markupsafe import Markup
+
+    from .web.integration import ways
+
+    return str(Markup("{}<br>{}").format(schema.DESCRIPTION, ways(datasette, database)))
 
 
 def canned_queries(datasette: Any, database: str) -> dict[str, Any]:

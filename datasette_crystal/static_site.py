@@ -60,6 +60,7 @@ _ASSETS = (
     "crystal-overview.css",
     "crystal-search.css",
     "crystal-site.css",
+    "crystal-time.js",
     "crystal-conversation.js",
     "crystal-site.js",
     "crystal-icon.svg",

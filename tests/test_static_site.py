@@ -177,7 +177,7 @@ def test_the_list_names_everything_newest_first(tmp_path: Path) -> None:
     assert links[:2] == ["conversations/toy_new/index.html", "conversations/toy_old/index.html"]
     # a subagent stands in its parent; one without a parent has no other place than the list
     assert links[2:] == ["conversations/toy_lone/index.html"]
-    assert "The newer talk Toy shop opus-4 2026-11-03 10:00 UTC 1 prompt, 2 messages" in index.text
+    assert "The newer talk Toy shop opus-4 3 Nov 2026, 10:00 UTC 1 prompt, 2 messages" in index.text
 
 
 def test_a_long_list_has_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -532,3 +532,119 @@ async def test_no_page_needs_threads(path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("asyncio.to_thread", refuse)
     response = await datasette.client.get(url)
     assert response.status_code == 200, response.text[:500]
+
+
+# --------------------------------------------------------------------------- the reading list
+
+
+@pytest.mark.asyncio
+async def test_the_way_from_datasettes_pages(path: Path) -> None:
+    datasette = await serve(path)
+    # 0.65 has no place for it on the list of databases
+    for page in ["my~20archive", *([""] if compat.NEW_LINE else [])]:
+        text = (await datasette.client.get(f"/{page}")).text
+        line = re.search(r'<span class="crystal-ways">(.*?)</span>', text)
+        assert line, page
+        links = [unescape(href) for href in re.findall('href="([^"]+)"', line[1])]
+        assert [re.sub(r"\?.*", "", href) for href in links] == [
+            "/prefix/my+archive/-/crystal",
+            "/prefix/my+archive/-/crystal/search",
+            "/prefix/my+archive/conversations.read",
+        ]
+        for link in links:
+            assert (await follow(datasette, link)).status_code == 200
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("table", READ_TABLES)
+async def test_no_way_to_what_may_not_be_seen(path: Path, table: str) -> None:
+    datasette = await serve(path, **{"my archive": {"tables": {table: {"allow": {"id": "root"}}}}})
+    for page in ("/", "/my~20archive"):
+        assert "crystal-ways" not in (await get(datasette, page)).text
+
+
+@pytest.mark.asyncio
+async def test_a_description_of_the_user_stays(path: Path) -> None:
+    datasette = await serve(path, **{"my archive": {"description": "My own words"}})
+    text = (await get(datasette, "/my~20archive")).text
+    assert "My own words" in text
+    # 1.0 has a place of its own for the way
+    assert ("crystal-ways" in text) is compat.NEW_LINE
+
+
+@pytest.mark.asyncio
+async def test_the_tab_leads_to_the_reading_list(tmp_path: Path) -> None:
+    """The newest first, page by page, filters kept, with the way to the table."""
+    store_all(
+        tmp_path / "my archive.db",
+        *(
+            conversation(f"s{i}", [message(f"u{i}", f"Prompt {i}")], title=f"Talk {i}",
+                         started_at=at(i % 60) if i < 60 else f"2026-11-30T11:{i - 60:02d}:00.000Z",
+                         project_path="/home/ana/shop" if i % 2 else "/home/ana/tea")
+            for i in range(70)
+        ),
+        conversation("sub", [message("us", "Look")], title="Talk 71", kind="subagent",
+                     parent_session_id="s1", started_at=at(0)),
+    )  # fmt: skip
+    datasette = await serve(tmp_path / "my archive.db")
+    text = (await get(datasette, "/my~20archive/-/crystal")).text
+    tabs = text[text.index('<nav class="c-nav"') :]
+    link = re.search(r'<li><a href="([^"]+)">Conversations</a></li>', tabs)
+    assert link
+    pages = []
+    href: str | None = unescape(link[1])
+    while href:
+        text = (await follow(datasette, href)).text
+        assert f'<a href="{link[1]}" aria-current="page">Conversations</a>' in text
+        assert "<h1>70 conversations</h1>" in text
+        pages.append(re.findall(r'class="s-open" href="[^"]+">Talk (\d+)<', text))
+        following = re.search('rel="next" href="([^"]+)"', text)
+        href = unescape(following[1]) if following else None
+    assert [len(page) for page in pages] == [50, 20]
+    assert [int(n) for page in pages for n in page] == list(range(69, -1, -1))
+    table = re.search(r'<a href="([^"]+)">Table with facets</a>', text)
+    assert table
+    assert (await follow(datasette, unescape(table[1]))).status_code == 200
+    assert "kind__notin=subagent" in unescape(table[1])
+    everything = re.search(r'<a href="([^"]+)">With subagents and lists of prompts</a>', text)
+    assert everything
+    assert "<h1>71 conversations</h1>" in (await follow(datasette, unescape(everything[1]))).text
+
+
+@pytest.mark.asyncio
+async def test_the_reading_list_is_narrowed(path: Path) -> None:
+    datasette = await serve(path)
+    url = "/my~20archive/conversations.read"
+    text = (await get(datasette, f"{url}?title__contains=Cart&source=toy&_next=&_nofacet=1")).text
+    assert "<h1>1 conversation</h1>" in text or "<h1>1 conversation" in text
+    form = re.search(r'<form class="r-filter.*?</form>', text, re.S)
+    assert form and '<option value="toy" selected>' in form[0]
+    hidden = dict(re.findall('type="hidden" name="([^"]+)" value="([^"]*)"', form[0]))
+    assert hidden == {"title__contains": "Cart", "_nofacet": "1"}
+    for given, count in (("source=toy", 2), ("project_id=1", 2), ("source=&project_id=", 0)):
+        text = (await get(datasette, f"{url}?{given}")).text
+        assert text.count('class="s-open"') == count or given.endswith("=")
+    assert "No conversation is like this." in (await get(datasette, f"{url}?source=none")).text
+
+
+@pytest.mark.asyncio
+async def test_times_say_utc_in_one_format(path: Path) -> None:
+    """Everywhere the same element: the script of the pages makes it the reader's own time."""
+    datasette = await serve(path)
+    for url in (
+        "/my~20archive/-/crystal/search?q=zebra",
+        "/my~20archive/conversations.read",
+        "/my~20archive/messages.read",
+        "/my~20archive/-/crystal/toy/main~2F1",
+    ):
+        text = (await get(datasette, url)).text
+        assert "crystal-time.js" in text
+        times = re.findall(r"<time .*?</time>", text)
+        assert times, url
+        for element in times:
+            assert re.fullmatch(
+                r'<time datetime="2026-11-30T10:(\d\d):00.000Z" title="2026-11-30 10:\1:00 UTC" '
+                r'data-time="(?:long">30 Nov 2026, 10:\1 UTC|short">10:\1<span class="c-sr"> UTC</span>)'
+                "</time>",
+                element,
+            ), element

@@ -1,22 +1,8 @@
-// The conversation page works without this. It adds times in the reader's own time zone, an outline
+// The conversation page works without this. It adds an outline
 // that follows the reading, subagents in place, buttons to unfold all, and keys.
 
 const transcript = document.getElementById("c-transcript");
 const outline = document.getElementById("c-outline");
-
-// ---- Times of the reader
-
-function localTimes(root) {
-  const long = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-  const short = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-  for (const element of root.querySelectorAll("time[data-time]")) {
-    const time = new Date(element.dateTime);
-    if (!Number.isNaN(time.getTime())) {
-      element.textContent = (element.dataset.time === "long" ? long : short).format(time);
-    }
-  }
-}
-localTimes(document);
 
 // ---- Subagents in place
 
@@ -32,7 +18,7 @@ async function load(details) {
     const fragment = page.querySelector(".c-fragment");
     if (fragment) {
       place.replaceChildren(document.adoptNode(fragment));
-      localTimes(place);
+      crystalTimes.localize(place);
       watch(place);
     }
   } catch {

@@ -47,16 +47,11 @@
     return made;
   }
 
-  const long = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   function when(timestamp) {
     const time = new Date(timestamp);
     if (!timestamp || Number.isNaN(time.getTime())) return "";
     const title = `${timestamp.slice(0, 10)} ${timestamp.slice(11, 19)} UTC`;
-    return element("time", { dateTime: timestamp, title, textContent: long.format(time) });
-  }
-  for (const time of document.querySelectorAll("time[data-time]")) {
-    const date = new Date(time.dateTime);
-    if (!Number.isNaN(date.getTime())) time.textContent = long.format(date);
+    return element("time", { dateTime: timestamp, title, textContent: crystalTimes.text(time) });
   }
 
   const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;

@@ -14,7 +14,14 @@ from markupsafe import Markup
 from ..schema import TABLES, VIEWS
 from .defaults import crystal_databases, is_crystal
 from .pages import guarded, may_see, open_database
-from .urls import conversation_url, open_url, overview_url, search_all_url, search_url
+from .urls import (
+    conversation_url,
+    open_url,
+    overview_url,
+    reading_url,
+    search_all_url,
+    search_url,
+)
 
 Link = dict[str, str]
 
@@ -186,6 +193,40 @@ async def menu_links(datasette: Any, actor: Any) -> list[Link]:
     elif searches:
         links.append({"href": search_all_url(datasette), "label": "Search conversations"})
     return links
+
+
+def ways(datasette: Any, database: str) -> Markup:
+    """A line with links to our pages of a database."""
+    links = Markup(" · ").join(
+        Markup('<a href="{}">{}</a>').format(href, label)
+        for href, label in (
+            (overview_url(datasette, database), "Overview"),
+            (search_url(datasette, database), "Search"),
+            (reading_url(datasette, database), "Conversations"),
+        )
+    )
+    return Markup('<span class="crystal-ways">To read: {}</span>').format(links)
+
+
+async def ways_in(datasette: Any, actor: Any, databases: Iterable[str]) -> Markup | None:
+    """What stands above the page of a database and the list of them (1.0)."""
+    lines = []
+    for name in databases:
+        db = datasette.databases.get(name)
+        if db is None or not is_crystal(db):
+            continue
+        if not await may_overview(datasette, actor, name):
+            continue
+        if await may_read(datasette, actor, name):
+            lines.append((name, ways(datasette, name)))
+    if not lines:
+        return None
+    return Markup("").join(
+        Markup('<p class="crystal-notice">{}{}</p>').format(
+            Markup("<strong>{}</strong> ").format(name) if len(lines) > 1 else "", line
+        )
+        for name, line in lines[:20]
+    )
 
 
 async def database_actions(datasette: Any, actor: Any, database: str) -> list[Link]:

@@ -8,7 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from .defaults import is_crystal
-from .urls import OVERVIEW, SEARCH, overview_url, search_all_url, search_url, static_url
+from .urls import (
+    OVERVIEW,
+    READING,
+    SEARCH,
+    overview_url,
+    reading_url,
+    search_all_url,
+    search_url,
+    static_url,
+)
 
 #: Sent with every page of ours. Datasette's own templates have inline scripts, so scripts cannot be
 #: limited further; escaping is what keeps hostile text harmless, this is the second wall.
@@ -180,23 +189,29 @@ async def render(
     datasette: Any, request: Any, template: str, context: dict[str, Any], view_name: str
 ) -> Any:
     """An HTML answer from a template of the plugin, which finds in ``crystal`` the database of the
-    route, the pages to go to, and ``static(name)``: the address of a file of the plugin."""
+    route, the pages to go to, and ``static(name)``: the address of a file of the plugin. ``tab`` in
+    ``context`` is the page that it belongs to, if not ``view_name``."""
     from datasette import Response
     from datasette.utils import tilde_decode
 
     database = tilde_decode(request.url_vars.get("database") or "") or None
     links = [(SEARCH, "Search", search_all_url(datasette))]
     if database is not None:
+        from .conversation import TABLES as read
+
+        conversations = datasette.urls.table(database, "conversations")
+        if await may_see(datasette, request.actor, database, read):
+            conversations = reading_url(datasette, database)
         links = [
             (OVERVIEW, "Overview", overview_url(datasette, database)),
             (SEARCH, "Search", search_url(datasette, database)),
-            ("", "Conversations", datasette.urls.table(database, "conversations")),
+            (READING, "Conversations", conversations),
             ("", "All tables", datasette.urls.database(database)),
         ]
     frame = {
         "database": database,
         "nav": [
-            {"label": label, "href": href, "current": name == view_name}
+            {"label": label, "href": href, "current": name == context.get("tab", view_name)}
             for name, label, href in links
         ],
         "static": functools.partial(static_url, datasette),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from . import blocks, render
 from .conversation import PAGE_SECONDS, TABLES, PageLinks, Request
@@ -14,9 +15,8 @@ from .integration import known_numbers
 from .pages import guard, in_thread, may_see
 from .pages import render as render_page
 from .transcript import rows_of, transcript
-from .urls import conversation_url
+from .urls import READING, READING_LIST, conversation_url
 
-READING = "crystal-read"
 #: Messages, or conversations, on a page.
 PAGE_SIZE = 50
 
@@ -78,17 +78,29 @@ async def can_read(
 
 
 async def read(
-    datasette: Any, columns: Any, rows: Any, database: str, table: str | None, request: Any
+    datasette: Any,
+    columns: Any,
+    rows: Any,
+    database: str,
+    table: str | None,
+    request: Any,
+    data: Any = None,
 ) -> Any:
     """The page. What Datasette let the actor query are numbers at most: whether what they name may
     be seen is asked for here."""
     return await guard(
-        datasette, database, _read(datasette, columns, rows, database, table, request)
+        datasette, database, _read(datasette, columns, rows, database, table, request, data or {})
     )
 
 
 async def _read(
-    datasette: Any, columns: Any, rows: Any, database: str, table: str | None, request: Any
+    datasette: Any,
+    columns: Any,
+    rows: Any,
+    database: str,
+    table: str | None,
+    request: Any,
+    data: Mapping[str, Any],
 ) -> Any:
     from datasette import Forbidden, NotFound
 
@@ -118,7 +130,14 @@ async def _read(
         if first + PAGE_SIZE < len(numbers)
         else None,
         "previous_url": _here(datasette, request, max(0, first - PAGE_SIZE)) if first else None,
+        "tab": READING if table == "conversations" else "",
+        "paged": table is not None and bool(data.get("next") or request.args.get("_next")),
+        "total": data.get("filtered_table_rows_count", data.get("count")),
     }
+    if not context["next_url"] and table is not None and data.get("next"):
+        context["next_url"] = _here(datasette, request, 0, str(data["next"]))
+    if table == "conversations":
+        context["filter"] = await _filter(datasette, db, request)
     if what == "message_id":
         context["groups"] = await _groups(datasette, db, shown)
     else:
@@ -205,12 +224,58 @@ async def _conversations(datasette: Any, db: Any, ids: Sequence[int]) -> list[di
     ]
 
 
-def _here(datasette: Any, request: Any, first: int) -> str:
+async def _filter(datasette: Any, db: Any, request: Any) -> dict[str, Any]:
+    """What the list of conversations may be narrowed by, and what of it is chosen. Other filters of
+    the address are kept."""
+    from .overview import project_labels
+
+    sources = await db.execute("select id, name from sources order by name limit 200")
+    projects = await db.execute(
+        "select id, name, path from projects order by name, path limit 1000"
+    )
+    pairs = parse_qsl(request.query_string or "", keep_blank_values=True)
+    chosen = {
+        column: next((value for name, value in pairs if name in (column, f"{column}__exact")), "")
+        for column in ("source", "project_id")
+    }
+    ours = {name for column in chosen for name in (column, f"{column}__exact")}
+    kept = [pair for pair in pairs if pair[0] not in {*ours, "_next", "_read_from", "_format"}]
+    hidden = ("kind__notin", READING_LIST["kind__notin"])
+    action = str(datasette.urls.path(_path(request)))
+    given = [(column, value) for column, value in chosen.items() if value]
+    return {
+        "action": action,
+        "kept": kept,
+        "source": chosen["source"],
+        "project": chosen["project_id"],
+        "sources": [(row["id"], row["name"]) for row in sources],
+        "projects": [
+            (str(id_), name)
+            for id_, name in project_labels([tuple(row) for row in projects]).items()
+        ],
+        "all_href": f"{action}?{urlencode([pair for pair in kept if pair != hidden] + given)}"
+        if hidden in kept
+        else "",
+        "clear_href": f"{action}?{urlencode(kept)}" if given else "",
+    }
+
+
+def _here(datasette: Any, request: Any, first: int, after: str | None = None) -> str:
+    """This page from another row on, or after the row of Datasette's ``_next``."""
     from datasette.utils import path_with_replaced_args
 
     arguments = {"_read_from": str(first) if first else None}
+    if after is not None:
+        arguments["_next"] = after
     path = path_with_replaced_args(request, arguments, path=_path(request))
     return str(datasette.urls.path(path))
+
+
+#: What only the page to read asks for.
+_OF_LIST = tuple(
+    f"_{name}="
+    for name in ("read_from", "format", "labels", "next", "nofacet", "nosuggest", "extra")
+)
 
 
 def _back(datasette: Any, request: Any) -> str:
@@ -220,7 +285,7 @@ def _back(datasette: Any, request: Any) -> str:
     kept = [
         pair
         for pair in (request.query_string or "").split("&")
-        if pair and not pair.startswith(("_read_from=", "_format=", "_labels="))
+        if pair and not pair.startswith(_OF_LIST)
     ]
     return str(datasette.urls.path(f"{path}?{'&'.join(kept)}" if kept else path))
 

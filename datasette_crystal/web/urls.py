@@ -10,6 +10,18 @@ from urllib.parse import urlencode
 
 #: View names of our pages, as Datasette gives them to templates and hooks.
 OVERVIEW, SEARCH, CONVERSATION = "crystal-overview", "crystal-search", "crystal-conversation"
+#: The view name of results to read.
+READING = "crystal-read"
+
+
+#: The query string of the reading list. Facets are not shown there, the number of rows (1.0) is.
+READING_LIST = {
+    "_sort_desc": "started_at",
+    "kind__notin": "subagent,prompt-history",
+    "_nofacet": "1",
+    "_nosuggest": "1",
+    "_extra": "count",
+}
 
 
 def overview_url(datasette: Any, database: str, **parameters: str) -> str:
@@ -26,6 +38,13 @@ def search_all_url(datasette: Any, format: str = "", **parameters: str) -> str:
     """``/-/crystal/search``: the search over all crystal databases."""
     path = str(datasette.urls.path(f"/-/crystal/search{format}"))
     return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def reading_url(datasette: Any, database: str) -> str:
+    """``/{db}/conversations.read``: the list of conversations to read, the newest first, without
+    those that only belong to another one and lists of prompts."""
+    path = datasette.urls.table(database, "conversations", format="read")
+    return f"{path}?{urlencode(READING_LIST)}"
 
 
 def open_url(datasette: Any, database: str, **ids: int) -> str:
