@@ -444,3 +444,24 @@ def test_is_placeholder() -> None:
     assert is_placeholder('"user-3"')
     assert not is_placeholder(GITHUB)
     assert not is_placeholder(f"user-1:{GITHUB}")
+
+
+def test_secret_with_half_a_character() -> None:
+    """JSON of some tools holds lone surrogates."""
+    result = redactor().redact(f"password={PASSWORD}\ud800")
+    assert PASSWORD not in result
+
+
+def test_value_to_keep_stays_and_others_do_not() -> None:
+    other = token("gh" + "p_", 36, seed=2)
+    result = redactor(keep=(GITHUB,)).redact(f"{GITHUB} and {other}")
+    assert result.startswith(f"{GITHUB} and [secret:")
+
+
+def test_state_of_one_redactor_makes_another_know_the_same() -> None:
+    one, other = redactor(), redactor()
+    one.redact(f"USER=tamsin DB_PASSWORD={PASSWORD} mail w.okonkwo@corp-mail.dev")
+    other.restore(one.state())
+    text = f"tamsin, w.okonkwo@corp-mail.dev, {PASSWORD}, new@corp-mail.dev"
+    assert other.again(text) == one.again(text)
+    assert "tamsin" not in other.again(text) and PASSWORD not in other.again(text)
