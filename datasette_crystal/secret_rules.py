@@ -668,6 +668,18 @@ def _name_before(text: str, start: int) -> str:
     return name
 
 
+#: What stands before a name: a command that sets it, a field that tells it, the beginning of a row.
+_SETTER = re.compile(r"(?:\bset\s+-\w{0,3}x\w{0,3}|\bsetx|\bsetenv)\s+[\"']?$")
+_NAMING = re.compile(
+    r"(?<![a-z])(?:name|key|id|variable|var|parameterkey|property)\\{0,8}[\"']?\s{0,3}[:=]\s{0,3}\\{0,8}[\"']?$",
+    re.IGNORECASE,
+)
+_XML_ELEMENT = re.compile(r"(?:<|&lt;|\\u003c)(?:\w{1,16}:)?$")
+_XML_END = re.compile(r"<|&lt;|\\{1,8}u003c", re.IGNORECASE)
+_TABLE_ROW = re.compile(r"\|[ \t]{1,40}[*`]{0,3}$")
+_TABLE_CELL = re.compile(r"[*`]{0,3}[ \t]{0,80}\|")
+
+
 def _is_assigned(match: re.Match[str]) -> bool:
     """The check of the rule for names: is the name that of a secret, and the value one?"""
     text, start = match.string, match.start("word")
@@ -676,10 +688,30 @@ def _is_assigned(match: re.Match[str]) -> bool:
     name = (before + match.group("word")).lstrip("-.")
     rest = match.group("rest")
     option = before.startswith("-")
-    if match.group("blank") is not None and not (option and before.startswith("--")):
+    operator = match.group("operator") or ""
+    left = text[max(0, start - len(before) - 48) : start - len(before)]
+    if match.group("blank") is not None and not (
+        (option and before.startswith("--")) or _SETTER.search(left)
+    ):
         return False
     value = match.group("value")
-    quoted = bool(match.group("quote"))
+    if word == "pw" and before[-1:] not in ("", "_", ".", "-"):
+        return False
+    # where only the layout tells that a value follows, what stands before has to fit
+    if operator == ">":
+        if not _XML_END.match(text, match.end()) or not (
+            _XML_ELEMENT.search(left) or (match.group("named") and _NAMING.search(left))
+        ):
+            return False
+    elif operator.endswith("|"):
+        if not _TABLE_ROW.search(left) or not _TABLE_CELL.match(text, match.end()):
+            return False
+    elif "value" in operator.lower() and not _NAMING.search(left):
+        return False
+    in_block = len(operator) > 3 and bool(re.match(r":[ ]?[|>]", operator))
+    in_layout = operator[-1:] in (">", "|") or "value" in operator.lower()
+    # what the layout delimits is as good as quoted
+    quoted = bool(match.group("quote")) or (in_layout and operator != "=>") or in_block
     # SHOUTED, with a value right behind: .env files, shells, docker
     shouted = name.replace(".", "_").isupper() and (
         "_" in name
@@ -687,7 +719,12 @@ def _is_assigned(match: re.Match[str]) -> bool:
         or text[max(0, start - 8) : start].endswith(("export ", "-e ", "env:"))
     )
     assigned = quoted or shouted
-    if shouted and not quoted and match.group("space") and ":" not in match.group("operator"):
+    if (
+        shouted
+        and not quoted
+        and match.group("space")
+        and ":" not in (match.group("operator") or "")
+    ):
         # NAME = value: a constant in code rather than a setting
         assigned = shouted = False
     if word == "pass" and not (
@@ -702,6 +739,15 @@ def _is_assigned(match: re.Match[str]) -> bool:
         and not quoted
     ):
         return False
+    if (
+        match.group("named")
+        and operator == ":"
+        and word in ("password", "passwd", "passphrase", "pwd", "pass")
+        and not quoted
+        and not rest
+        and value.isdigit()
+    ):
+        return 6 <= len(value) <= 40 and not made_up(value)
     if _HARMLESS_NAME.search(name) or (word == "secret" and text[start - 1 : start] == "["):
         return False
     if "arn:" in text[max(0, start - 80) : start]:
@@ -811,7 +857,7 @@ def _alone_on_line(match: re.Match[str]) -> bool:
     return (
         not before.strip(" \t-0123456789|+")
         and (not after or after[0] in "\r\n" or after == "\\n")
-        and not (match.group("space") and ":" not in match.group("operator"))
+        and not (match.group("space") and ":" not in (match.group("operator") or ""))
     )
 
 
@@ -846,19 +892,30 @@ _KEY_WORDS = (
     "accountkey",
     "subscriptionkey",
     "_auth",
+    "pw:",
+    "pw=",
+    'pw"',
+    "pw ",
 )
 _ASSIGNMENT = (
     r"(?P<word>password|passwd|passphrase|pwd|pass|secret[_-]?key|secret|token|credentials?|api[_-]?key"
-    r"|(?:access|private|master|auth|signing|encryption|account|subscription)key|[_-]key|_auth)"
+    r"|(?:access|private|master|auth|signing|encryption|account|subscription)key|[_-]key|_auth|pw)"
     r"(?P<rest>[_-]?(?:base|value|val|prod(?:uction)?|dev(?:elopment)?|staging|live|test|main|primary"
     r"|secondary|current|old|new|raw|plain|string|str|b64|base64|key|v?\d{1,3}|[A-Z]{1,12})?)"
     # the end of a quoted name: "name", \"name\", ["name"]
-    r"\\{0,16}[\"'`]?\]?"
+    r"(?P<named>(?:\\{0,16}[\"'`]|&quot;|&#34;)?)\]?"
     r"(?P<space>[ \t]{0,8})"
-    r"(?:(?P<operator>:[ ]?[A-Za-z][\w\[\]|. ]{0,30}?[ ]=(?=[ ])|:=|=>|=(?![=~>])|:(?!:)|%3[dD])"
+    r"(?:(?P<operator>"
+    # the lines of a YAML block
+    r":[ ]?[|>][+-]?[ \t]{0,4}(?:\r?\n|\\{1,8}n)[ ]{1,40}"
+    # - name: X / value: Y, {"name": "X", "value": "Y"}, <add key="X" value="Y">
+    r"|,?(?:\s|\\{1,8}[nrt]){0,40}\\{0,8}[\"']?(?<![a-z])value\\{0,8}[\"']?[ ]?[:=]"
+    # <X>Y</X>, and a row of a table
+    r"|>|[*]{0,2}[ ]?\|"
+    r"|:[ ]?[A-Za-z][\w\[\]|. ]{0,30}?[ ]=(?=[ ])|:=|=>|=(?![=~>])|:(?!:)|%3[dD]|\\{1,8}u003[dD])"
     r"|(?P<blank>(?<=[ \t])))"
     r"[ \t]{0,8}(?:[bruf](?=[\"']))?"
-    r"(?P<quote>\\{0,16}(?:\"\"\"|'''|\"(?!\")|'(?!')|`(?!`)))?"
+    r"(?P<quote>\\{0,16}(?:\"\"\"|'''|\"(?!\")|'(?!')|`(?!`))|&quot;|&#34;|&#39;|&apos;)?"
     rf"(?P<value>(?(quote)[^\r\n…]{{1,2048}}?(?=(?<!\\)(?P=quote)|…|\Z)|{_BARE}(?<![.,;]))"
     r")"
 )
@@ -909,6 +966,25 @@ def _is_url_password(match: re.Match[str]) -> bool:
     )
 
 
+_DATABASES = re.compile(
+    r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|clickhouse|cockroachdb|ftps?|smtps?)"
+    r"(?:\+[a-z0-9]{1,12})?$",
+    re.IGNORECASE,
+)
+
+
+def _is_cut_url_password(match: re.Match[str]) -> bool:
+    """Without the @ behind it, a password could be a port, or the name of an image."""
+    value, start = match.group("value"), match.start()
+    if value.isdigit() or re.match(r"\d{1,5}(?![A-Za-z0-9])", value) or "=" in value[:-2]:
+        return False
+    if not _is_url_password(match) or "." in match.group("user"):
+        return False
+    if _DATABASES.search(match.string[max(0, start - 24) : start]):
+        return any(map(str.isdigit, value)) or looks_random(value, 8)
+    return looks_random(value, 10) and len(re.findall(r"\d", value)) >= 2
+
+
 def _is_url_token(match: re.Match[str]) -> bool:
     return looks_random(match.group("value"), 20)
 
@@ -948,6 +1024,147 @@ def _is_spoken(match: re.Match[str]) -> bool:
         and any(map(str.islower, value))
     )
     return mixed and looks_random(value, 12) and "/" not in value[:2] and value.count(".") < 2
+
+
+def _is_told(match: re.Match[str]) -> bool:
+    """The check where the context leaves no doubt that this is a password: no variable, no example,
+    no mere word."""
+    value = match.group("value")
+    return not _weak(value) and len(value) >= 4 and not _COMMON.fullmatch(value)
+
+
+def _is_told_strictly(match: re.Match[str]) -> bool:
+    """The check where prose could stand: what a person chooses or a machine draws."""
+    value = match.group("value")
+    return (
+        _is_told(match)
+        and _plausible_password(value)
+        and not _looks_like_words(value)
+        and not _is_code(value, shouted=False)
+        and (not _CODE.fullmatch(value) or looks_random(value, 8))
+    )
+
+
+def _is_session(match: re.Match[str]) -> bool:
+    return looks_random(match.group("value"), 16)
+
+
+_Q = r"\\{0,8}[\"']"
+_SECRET_NAME = r"[\w.-]{0,60}(?:password|passwd|pass|pwd|secret|token|key|credential)[\w.-]{0,12}"
+
+_LAYOUTS = [
+    Rule(
+        "password",
+        rf"password\s{{1,4}}{_Q}(?P<value>[^'\"\s\\]{{4,200}}){_Q}",
+        ("password '", 'password "', "password  '", "password \\"),
+        check=_is_told_strictly,
+        description="SQL: create user ... password '...'",
+    ),
+    Rule(
+        "password",
+        rf"identified\s{{1,4}}(?:with\s{{1,4}}[\w'\"]{{1,40}}\s{{1,4}})?by\s{{1,4}}(?:password\s{{1,4}})?"
+        rf"{_Q}(?P<value>[^'\"\r\n\\]{{4,200}}){_Q}",
+        ("identified by", "identified with"),
+        check=_is_told,
+        description="SQL: identified by '...'",
+    ),
+    Rule(
+        "password",
+        rf"(?:auth\s?=\s?|basicauth|basic_auth\s?=\s?)\(\s{{0,40}}{_Q}[^\"'\\\s]{{1,64}}{_Q},\s{{0,40}}"
+        rf"{_Q}(?P<value>[^\"'\r\n\\]{{4,200}}){_Q}\s{{0,40}},?\s{{0,40}}\)",
+        ("auth=(", "auth = (", "basicauth(", "basic_auth=("),
+        check=_is_told,
+        description='Python: auth=("user", "...")',
+    ),
+    Rule(
+        "password",
+        rf"(?:echo|printf)\s(?:-\w{{1,3}}\s)?(?:{_Q}%s(?:\\{{1,8}}n)?{_Q}\s)?(?:{_Q})?(?P<value>[^\s'\"\\|]{{4,200}})"
+        rf"(?:{_Q})?\s{{0,4}}\|\s{{0,4}}(?:sudo\s(?:-\w{{1,4}}\s){{0,3}}(?:-\w?S|--stdin)"
+        r"|[^\r\n|]{1,100}(?:--password-stdin|--with-token|secret set |--stdin|secrets? (?:create|versions add)))",
+        ("echo ", "printf "),
+        check=_is_told,
+        description="echo ... | sudo -S, docker login --password-stdin, gh secret set",
+    ),
+    Rule(
+        "password",
+        rf"(?:echo|printf)\s(?:-\w{{1,3}}\s)?(?:{_Q})?[\w.-]{{1,32}}:(?P<value>[^\s'\"\\|]{{4,200}})"
+        rf"(?:\\{{1,8}}n)?(?:{_Q})?\s{{0,4}}\|\s{{0,4}}(?:sudo\s{{1,2}})?(?:/usr/sbin/)?chpasswd",
+        ("echo ", "printf "),
+        check=_is_told,
+        description="echo user:... | chpasswd",
+    ),
+    Rule(
+        "named-secret",
+        rf"secret set\s{{1,4}}[\w-]{{1,80}}(?:\s{{1,4}}-[\w-]{{1,20}}[ =][\w./-]{{1,80}}){{0,4}}\s{{1,4}}(?:--body|-b)[ =]{{1,4}}"
+        rf"(?:{_Q})?(?P<value>[^\s'\"\\]{{4,1000}})",
+        ("secret set ",),
+        check=_is_told,
+        description="gh secret set NAME --body ...",
+    ),
+    Rule(
+        "aws-secret-access-key",
+        r"secret access key(?:\s\[[^\]\r\n]{0,60}\])?:\s{0,4}(?P<value>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
+        ("secret access key",),
+        check=_is_told,
+        description="What aws configure asks for",
+    ),
+    Rule(
+        "named-secret",
+        rf"variable\s{_Q}{_SECRET_NAME}{_Q}\s?\{{[^{{}}]{{0,400}}?default\s{{0,12}}=\s{{0,4}}{_Q}"
+        rf"(?P<value>[^\"\s\\]{{4,400}}){_Q}",
+        ("variable ",),
+        check=_is_told_strictly,
+        description="Terraform: the default of a variable for a secret",
+    ),
+    Rule(
+        "password",
+        r":(?:\d{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<value>[^\s:\"'\\]{4,200})(?=\s|\Z|\\|[\"'])",
+        (":5432:", ":5433:", ":5434:", ":6432:", ":6543:", ":*:"),
+        check=_is_told_strictly,
+        description=".pgpass",
+    ),
+    Rule(
+        "cookie",
+        rf"(?<=\s)(?:-b|--cookie)[ =]?(?:{_Q})?(?P<value>[^\r\n\"'\\]{{8,2048}})",
+        ("-b ", "-b'", '-b"', "--cookie ", "--cookie="),
+        check=lambda match: (
+            _is_cookie(match)
+            and "curl"
+            in re.split(r"[\r\n]", match.string[max(0, match.start() - 400) : match.start()])[-1]
+        ),
+        description="curl -b",
+    ),
+    Rule(
+        "cookie",
+        r"(?:true|false)(?:\t|\\{1,8}t)\d{1,12}(?:\t|\\{1,8}t)[^\s\\]{1,64}(?:\t|\\{1,8}t)(?P<value>[^\s\\\"]{8,2048})",
+        ("true\t", "false\t", "true\\t", "false\\t", "true\\\\t", "false\\\\t"),
+        check=_is_session,
+        description="cookies.txt",
+    ),
+    Rule(
+        "password",
+        rf"convertto-securestring\s{{1,4}}(?:-string\s{{1,4}})?{_Q}(?P<value>[^\"'\r\n\\]{{4,200}}){_Q}",
+        ("convertto-securestring",),
+        check=_is_told,
+        description="PowerShell: ConvertTo-SecureString",
+    ),
+    Rule(
+        "authorization",
+        rf"auth{_Q}\s?:\s?{_Q}(?P<value>[A-Za-z0-9+/]{{8,1024}}={{0,2}}){_Q}",
+        ('auth"', 'auth\\"', 'auth\\\\\\"'),
+        check=_is_basic,
+        description="Docker: credentials in config.json",
+    ),
+    Rule(
+        "password",
+        r"(?:use|using|with|try|set)\s[\"'`]?(?P<value>[^\s\"'`]{6,128})[\"'`]?\s(?:as|for)\s(?:the\s|my\s|your\s|our\s|a\s)?"
+        r"(?:\w{1,20}\s)?(?:password|passphrase|passwd)(?!\w)",
+        ("use ", "using ", "with ", "try ", "set "),
+        check=_is_told_strictly,
+        description="use ... as the password",
+    ),
+]
+_LAYOUTS = [replace(rule, group="value", ignore_case=True, by_context=True) for rule in _LAYOUTS]
 
 
 _NL = r"(?:\\{1,8}[rn]|[\r\n])"
@@ -1060,6 +1277,15 @@ _CONTEXTS = [
         group="value",
         check=_is_url_password,
         description="Passwords in URLs: connection strings, basic authentication",
+        by_context=True,
+    ),
+    Rule(
+        "url-password",
+        r"://(?P<user>[^\s:/@\"'<>\\?#`…]{1,64}):(?P<value>[^\s/\"'<>\\`@…]{4,200}?)(?=…|\.\.\.|[\s\"'\\<`]|\Z)",
+        ("://",),
+        group="value",
+        check=_is_cut_url_password,
+        description="Passwords in URLs that were cut off",
         by_context=True,
     ),
     Rule(
@@ -1189,7 +1415,7 @@ _CONTEXTS = [
 ]
 
 #: All built-in rules. Of two that find the same text, the first names its kind.
-RULES: tuple[Rule, ...] = (*_FORMS, *_CONTEXTS)
+RULES: tuple[Rule, ...] = (*_FORMS, *_CONTEXTS, *_LAYOUTS)
 
 
 # --- The finder ----------------------------------------------------------------------------------

@@ -195,6 +195,69 @@ def positives(seed: int = 1, each: int = 4) -> Iterator[Sample]:
                 yield Sample(kind, context, text, secret)
     for _ in range(each * 2):
         yield from _others(make)
+    for _ in range(each):
+        yield from _layouts(make)
+
+
+#: Layouts in which a password stands, with a place for it.
+PASSWORD_LAYOUTS = {
+    "sql": "CREATE USER app WITH PASSWORD '{}';",
+    "sql-by": "CREATE USER 'app'@'localhost' IDENTIFIED BY '{}';",
+    "sql-with": "ALTER USER app IDENTIFIED WITH mysql_native_password BY '{}';",
+    "yaml-name-value": '- name: DB_PASSWORD\n  value: "{}"\n- name: PORT\n  value: "80"\n',
+    "yaml-name-plain": "- name: DB_PASSWORD\n  value: {}\n- name: PORT\n",
+    "json-name-value": '{{"name": "DB_PASSWORD", "value": "{}"}}',
+    "xml": "<server><username>app</username><password>{}</password></server>",
+    "xml-namespace": "<wsse:Password>{}</wsse:Password>",
+    "xml-named": '<string name="db_password">{}</string>',
+    "xml-attribute": '<add key="DbPassword" value="{}" />',
+    "html": "password=&quot;{}&quot;",
+    "yaml-folded": "password: >-\n  {}\n",
+    "yaml-literal": "  db_password: |\n    {}\nport: 80\n",
+    "python-auth": 'requests.get(url, auth=("app", "{}"))',
+    "python-basic": "client.get(url, auth=HTTPBasicAuth('app', '{}'))",
+    "sudo": "echo {} | sudo -S apt install x",
+    "sudo-quoted": "echo '{}' | sudo -S -p '' id",
+    "docker-login": "echo '{}' | docker login ghcr.io -u ana --password-stdin",
+    "chpasswd": "echo 'deploy:{}' | chpasswd",
+    "chpasswd-sudo": 'echo "deploy:{}" | sudo chpasswd',
+    "gh-secret": 'gh secret set DB_PASSWORD --body "{}"',
+    "gh-secret-other": "gh secret set DEPLOY --repo ana/shop --body '{}'",
+    "fish": "set -gx DB_PASSWORD {}",
+    "setx": "setx DB_PASSWORD {}",
+    "terraform": 'variable "db_password" {{\n  type = string\n  default = "{}"\n}}',
+    "pgpass": "db.corp.dev:5432:shop:app:{}",
+    "table": "| Name | Value |\n| --- | --- |\n| DB_PASSWORD | {} |\n",
+    "table-code": "| `DB_PASSWORD` | `{}` |",
+    "unicode-escape": '{{"a":"DB_PASSWORD\\u003d{}"}}',
+    "pw": "host: db\npw: {}\n",
+    "powershell": 'ConvertTo-SecureString "{}" -AsPlainText -Force',
+    "prose": "use {} as the password",
+    "url-cut": "psql postgres://app:{}…",
+    "url-end": "DATABASE=postgres://app:{}",
+    "url-truncated": "postgres://app:{}\n[output truncated]",
+}
+
+
+def _layouts(make: Maker) -> Iterator[Sample]:
+    value = "T" + make.draw(WORD, 11) + "7x"
+    for context, layout in PASSWORD_LAYOUTS.items():
+        text = layout.format(value)
+        yield Sample("password-layout", context, text, value)
+        yield Sample("password-layout", f"{context}, json", json.dumps({"out": text}), value)
+        yield Sample("password-layout", f"{context}, before", f"ls\n{text}\nexit 0\n", value)
+    aws, number = make.draw(WORD, 38) + "/+", "837264" + make.draw("13579", 5)
+    yield Sample("layout", "aws", f"AWS Secret Access Key [None]: {aws}", aws)
+    yield Sample("layout", "number", f'{{"password": {number}, "port": 80}}', number)
+    session = make.draw(HEX, 40)
+    yield Sample("layout", "curl-b", f"curl -b 'sessionid={session}' https://x.corp.dev", session)
+    jar = f"corp.dev\tFALSE\t/\tTRUE\t0\tsessionid\t{session}"
+    yield Sample("layout", "cookie-jar", jar, session)
+    yield Sample("layout", "cookie-jar, json", json.dumps(jar), session)
+    user = base64.b64encode(f"ana:{value}".encode()).decode()
+    docker = json.dumps({"auths": {"ghcr.io": {"auth": user}}})
+    yield Sample("layout", "docker", docker, user)
+    yield Sample("layout", "docker, json", json.dumps(docker), user)
 
 
 def _others(make: Maker) -> Iterator[Sample]:
@@ -443,6 +506,26 @@ def _harmless(make: Maker) -> Iterator[tuple[str, str]]:
                 "mysql -u root -p shop",
                 "SECRET_KEY=[secret:named-secret:1f3a9c]",
                 "password: '********'",
+                "CREATE USER app WITH PASSWORD '${DB_PASSWORD}';",
+                "CREATE USER app IDENTIFIED BY 'password';",
+                "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: db-secret-2\n",
+                '- name: DB_PASSWORD\n  value: "$(DB_PASSWORD)"\n',
+                "<password>${env.DB_PASSWORD}</password>",
+                "<password>your password</password>",
+                "socks5h://<username>:<password>@proxy-host:1080",
+                'requests.get(url, auth=("user", "password"))',
+                'requests.get(url, auth=("app", os.environ["DB_PASSWORD"]))',
+                "echo $PASSWORD | sudo -S apt install x",
+                'echo "$CR_PAT" | docker login ghcr.io -u USERNAME --password-stdin',
+                'gh secret set DB_PASSWORD --body "$DB_PASSWORD"',
+                "AWS Secret Access Key [None]: ",
+                'variable "db_password" {\n  type = string\n  sensitive = true\n}',
+                "| DB_PASSWORD | The password of the database |",
+                "| password | string | required |",
+                "postgres://user:password…",
+                "http://localhost:8000…",
+                "redis://cache:6379",
+                "docker://registry:2",
             )
         ),
     )
@@ -467,6 +550,17 @@ def _harmless(make: Maker) -> Iterator[tuple[str, str]]:
                 "for token in re.findall(r'[A-Za-z0-9_]{3,}', text):",
                 "csrf_token = generate_csrf_token_v2(session)",
                 "client = Client(api_key=api_key, secret=client_secret_value1)",
+                "(r'(join|keep|pass|password|put|read|reduce)', Keyword),",
+                "if user.password | flags_2:",
+                "echo $password | sha256sum",
+                '<label for=\'password\'>Password1</label><input name="password" value="">',
+                '<input type="password" id="password1" name="password" />',
+                "<T extends Token>(token: T) => Promise<Token2>",
+                "pw = tf.keras.layers.Dense2",
+                "const pw = browser.newPage1();",
+                '{"auth": "required"}',
+                "use token_2 as the primary key",
+                "with open(path) as password_file:",
                 'assert form.password.errors == ["Must be at least 12 characters"]',
             )
         ),

@@ -16,7 +16,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from secret_samples import FORMS, WORD, Maker, Sample, negatives, positives, prefixed_names
+from secret_samples import (
+    FORMS,
+    PASSWORD_LAYOUTS,
+    WORD,
+    Maker,
+    Sample,
+    negatives,
+    positives,
+    prefixed_names,
+)
 
 from datasette_crystal import secret_rules
 from datasette_crystal.secret_rules import (
@@ -131,6 +140,20 @@ def adversarial(size: int) -> dict[str, str]:
         "cookie: a=",
         "://a:",
         "key is the ",
+        "pw:",
+        "password,\n",
+        "password: |\n ",
+        "name: password\nvalue: ",
+        "<password>",
+        "| password | ",
+        "echo a",
+        "echo a | ",
+        "secret set a -a a ",
+        'variable "password" { ',
+        ":5432:a",
+        "auth=('a', 'a",
+        "postgres://a:",
+        "password '",
         "\x1b[",
         "\x1b[31m",
         "\x1b]a",
@@ -265,6 +288,16 @@ def test_the_same_secret_has_the_same_value_in_json() -> None:
 def test_a_key_that_a_title_cuts_off_is_found() -> None:
     key = "sk-ant-api03-" + Maker(7).draw(WORD, 20)
     assert find(f"Use {key}…")[0].value == key
+
+
+@pytest.mark.parametrize("layout", PASSWORD_LAYOUTS)
+def test_a_password_is_found_in_the_layouts_of_everyday(layout: str) -> None:
+    value = "Tq8vLm3kV7rZ2mx"
+    for text in (
+        PASSWORD_LAYOUTS[layout].format(value),
+        json.dumps(PASSWORD_LAYOUTS[layout]).format(value),
+    ):
+        assert [finding.value for finding in find(text)] == [value]
 
 
 #: How tools print the lines of a file: name, what becomes of the lines.
