@@ -662,13 +662,13 @@ def test_frames_and_tables_are_text(small: Path) -> None:
         frame.columns.name = payload
         for shown in (frame, notebook.table(frame, {"n": "{:,}"}), notebook.table(frame.head(1))):
             html = str(shown._repr_html_())  # type: ignore[operator]
-            audit = _Audit(tags, styles=True)
+            audit = Audit(tags, styles=True)
             audit.feed(html)
             assert audit.bad == [], payload
             assert "mathjax_ignore" in html
 
 
-class _Audit(HTMLParser):
+class Audit(HTMLParser):
     """What could act: tags and attributes that the output of a conversation never has."""
 
     def __init__(
@@ -709,7 +709,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_hostile_text_makes_no_element_that_acts(hostile: Path) -> None:
     conversation = notebook.open(hostile).conversation("hostile")
     html = conversation.show(limit=1000)._repr_html_()
-    audit = _Audit()
+    audit = Audit()
     audit.feed(html)
     assert audit.bad == []
     assert html.count("<style>") == html.count("</style>") == 1

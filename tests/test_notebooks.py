@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
+import sqlite3
 import sys
 import uuid
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import hostile_database
 import jupytext
 import nbformat
 import pytest
@@ -18,9 +22,15 @@ from conftest import store_all
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from test_notebook import Audit
+from test_web_render import PAYLOADS
 
+from datasette_crystal import usage
 from datasette_crystal.cli import crystal, make_demo
 from datasette_crystal.notebook_files import FOLDER, NAMES, title, written_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CHARTS = {"tour": 2, "usage": 3, "habits": 6, "reading": 1, "fidelity": 2}
 
@@ -92,8 +102,6 @@ def test_it_runs_where_there_is_nothing(name: str, database: Path, tmp_path: Pat
 
 def test_a_broken_promise_is_noticed(demo: Path, tmp_path: Path) -> None:
     """The assertions say something: a database that lies fails them."""
-    import sqlite3
-
     from nbclient.exceptions import CellExecutionError
 
     path = tmp_path / "lies.db"
@@ -132,6 +140,181 @@ def test_both_forms_of_a_notebook_say_the_same() -> None:
         assert "crystal.db" in made.cells[1].source and made.cells[1].metadata["tags"] == [
             "parameters"
         ]
+
+
+# --------------------------------------------------------------------------- hostile text
+
+VEGA = "application/vnd.vegalite.v5+json"
+TITLE = """<img src=x onerror="document.title='hacked'"> hello"""
+TAG = "<observed_from_primary_session>"
+#: What a table is made of, by pandas or by us.
+TABLE = {"table", "thead", "tbody", "tr", "th", "td", "div", "style", "p"}
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with hostile text in every field that a tool's files may fill, where the notebooks
+    show them: they look for the word test, for tokens by model, for failed commands."""
+    path = tmp_path_factory.mktemp("hostile") / "hostile.db"
+    payloads = [TITLE, TAG, *hostile_database.NOTEBOOK_PAYLOADS, *PAYLOADS]
+    payloads = [payload.encode("utf-8", "replace").decode() for payload in payloads]
+    hostile_database.make(path, [f"{payload} test" for payload in payloads])
+    connection = sqlite3.connect(path)
+    connection.create_function("payload", 1, lambda number: payloads[number % len(payloads)])
+    connection.execute("update conversations set kind = 'main', cost_usd = null")
+    connection.execute(
+        "update messages set output_tokens = 1000 + id, input_tokens = 10 where kind = 'reply'"
+    )
+    connection.execute(
+        "update conversations set prompt_count = "
+        "(select sum(kind in ('prompt', 'command', 'shell')) from messages)"
+    )
+    connection.execute("update tool_calls set exit_code = 1")
+    connection.executescript(
+        "update tool_calls set status = 'error' where id % 3 > 0; delete from daily_usage;"
+        "delete from import_log; delete from source_files; delete from unknown_records"
+    )
+    for number in range(20):  # as many as the notebooks show
+        values = {"n": number}
+        connection.execute(
+            "insert into source_files (id, source, machine, root, path, size, mtime_ns, marker, "
+            "parser_version, outcome) select :n + 1, id, payload(:n), payload(:n), payload(:n), 1, 1, "
+            "'', 1, 'error' from sources",
+            values,
+        )
+        connection.execute(
+            "insert into unknown_records (source_file_id, location, type, sample) "
+            "values (:n + 1, payload(:n), payload(:n), payload(:n + 1))",
+            values,
+        )
+        connection.execute(
+            "insert into import_log (run_id, source, file_path, status, message, records, "
+            "kept_records, ignored_records, unknown_records, malformed_records, created_at) "
+            "select 1, id, payload(:n), 'error', payload(:n), 4, 1, 1, 1, 1, :day from sources",
+            values | {"day": "2026-12-01T00:00:00.000Z"},
+        )
+    usage.refresh(connection, [])
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def hostile_outputs(hostile: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the cells of each notebook show of it, by data type. Run in this process: that is
+    quicker than a kernel, and what they show is made by the same methods."""
+    import pandas as pd
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    with pd.option_context("display.max_colwidth", 50):
+        for name in NAMES:
+            variables: dict[str, Any] = {}
+            found[name] = []
+            for cell in nbformat.reads(written_for(name, str(hostile)), as_version=4).cells:
+                if cell.cell_type != "code":
+                    continue
+                code = ast.parse(cell.source)
+                last = code.body.pop() if isinstance(code.body[-1], ast.Expr) else None
+                exec(compile(code, name, "exec"), variables)
+                if isinstance(last, ast.Expr):
+                    shown = eval(compile(ast.Expression(last.value), name, "eval"), variables)
+                    found[name].append(_bundle(shown))
+    return found
+
+
+def _bundle(shown: Any) -> dict[str, Any]:
+    """What Jupyter asks a value for."""
+    if hasattr(shown, "_repr_mimebundle_"):
+        made = shown._repr_mimebundle_()
+        return dict(made[0] if isinstance(made, tuple) else made)
+    html = shown._repr_html_() if hasattr(shown, "_repr_html_") else None
+    return {"text/plain": repr(shown)} | ({"text/html": html} if html else {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_its_output_is_made_of_what_a_conversation_holds(
+    name: str, hostile_outputs: dict[str, list[dict[str, Any]]]
+) -> None:
+    shown = [output["text/html"] for output in hostile_outputs[name] if "text/html" in output]
+    assert len(shown) > 2
+    assert "&lt;img src=x onerror=" in "".join(shown), "the hostile text is there"
+    for html in shown:
+        audit = Audit() if 'class="crystal-nb' in html else Audit(TABLE, styles=True)
+        audit.feed(html)
+        assert audit.bad == []
+        assert html.count("<style") == html.count("</style>") <= 1
+        assert "mathjax_ignore" in html
+
+
+def test_what_looks_like_a_tag_can_be_read(
+    hostile_outputs: dict[str, list[dict[str, Any]]],
+) -> None:
+    for name in ("tour", "reading"):
+        html = "".join(output.get("text/html", "") for output in hostile_outputs[name])
+        assert escape(TAG) in html and TAG not in html
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_charts_take_what_a_conversation_holds_as_data_only(
+    name: str, hostile_outputs: dict[str, list[dict[str, Any]]]
+) -> None:
+    charts = [output[VEGA] for output in hostile_outputs[name] if VEGA in output]
+    assert len(charts) == CHARTS[name]
+
+    def look(part: Any, of: str = "") -> None:
+        if isinstance(part, list):
+            for one in part:
+                look(one, of)
+        elif isinstance(part, dict):
+            # a link, an image, a tooltip's image: Vega makes elements of those
+            assert not {"href", "url", "image"} & set(part)
+            for key, value in part.items():
+                look(value, key)
+        elif isinstance(part, str) and of != "sort":  # an order of names
+            assert not re.search(r"[<{}`\\]|alert|evil|image|href", part), (of, part)
+
+    for chart in charts:
+        chart = {key: value for key, value in chart.items() if key not in ("datasets", "$schema")}
+        assert set(chart.pop("data")) == {"name"}
+        look(chart)
+
+
+@pytest.mark.browser
+def test_hostile_text_in_notebooks_does_nothing_in_a_browser(
+    hostile_outputs: dict[str, list[dict[str, Any]]], browser: Browser
+) -> None:
+    """The page is what an export to HTML makes of the outputs."""
+    html = "".join(
+        output.get("text/html") or f"<pre>{escape(output.get('text/plain', ''))}</pre>"
+        for outputs in hostile_outputs.values()
+        for output in outputs
+    )
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+    dialogs: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.set_content(f"<!doctype html><title>Notebook</title><body>{html}<i id=end></i>")
+    page.evaluate(
+        """() => {
+          for (const part of document.querySelectorAll('body *'))
+            for (const name of ['mouseover', 'focus', 'toggle', 'error', 'load'])
+              part.dispatchEvent(new Event(name));
+        }"""
+    )
+    assert page.locator("body > #end").count() == 1, "what was opened in an output is closed in it"
+    assert page.title() == "Notebook"
+    assert page.locator("script, iframe, form, object, embed, svg, math, base, link").count() == 0
+    assert dialogs == []
+    assert [url for url in asked if not url.startswith(("data:", "about:"))] == []
+    context.close()
+
+
+def test_no_notebook_uses_what_does_not_escape() -> None:
+    for name in NAMES:
+        text = (FOLDER / f"{name}.py").read_text("utf-8")
+        assert not re.search(r"\.style\b|to_html|\bHTML\(|render_links|_repr_markdown_", text), name
 
 
 # --------------------------------------------------------------------------- the command
