@@ -81,47 +81,142 @@ _FILE_ENDINGS = _words("png jpg jpeg gif svg webp avif js mjs cjs jsx tsx css sc
 # Every repetition below is bounded, or followed by what it cannot itself match: linear on any text.
 _SEPARATOR = r"(?:\\{0,8}/|\\{1,8}|%(?:25){0,3}(?:2[Ff]|5[Cc]))"
 _BEFORE = re.compile(_SEPARATOR + r"\Z")
-_NAME = r"\w(?:[\w.~-]{0,62}[\w~])?"
+#: Letters, digits, and what is set above or below a letter.
+_LETTER = r"\w\u0300-\u036f\u0900-\u0dff"
+_NAME = rf"\w(?:[{_LETTER}.~-]{{0,62}}[{_LETTER}~])?"
 _HOME = re.compile(
     rf"({_SEPARATOR})((?i:home|users|documents%20and%20settings|documents and settings))"
-    rf"({_SEPARATOR})({_NAME})((?:[ ][\w.'()-]{{1,20}}){{1,3}}(?=\\))?"
+    rf"({_SEPARATOR})({_NAME})((?:(?:[ ]|%(?:25){{0,3}}20)[\w.'()-]{{1,20}}){{1,3}}"
+    rf"(?=[\\/>\"'`\r\n]|%(?:25){{0,3}}(?:2[Ff]|5[Cc])|\Z))?"
 )
-#: What may stand directly before ``/home/`` or ``/Users/`` without making it part of another path.
+_DRIVE = re.compile(
+    r"(?:(?:[^A-Za-z0-9]|^)[A-Za-z](?::|%(?:25){0,3}3[Aa])"
+    rf"|(?:^|[^\w.~/\\-]){_SEPARATOR}(?:(?:mnt|cygdrive|host_mnt|run{_SEPARATOR}desktop"
+    rf"{_SEPARATOR}mnt{_SEPARATOR}host){_SEPARATOR})?[A-Za-z])\Z"
+)
+#: A path that goes on cannot begin with ``/home/`` ...
+_GOES_ON = re.compile(r"(?:[\w.$~}*-]|[\"'`]@)\Z")
+#: ... unless this stands before it: a disk, a machine, an address of a file, an option of a compiler.
 _ROOTS = re.compile(
-    r"(?:(?:^|[^A-Za-z0-9])[A-Za-z](?::|%(?:25){0,3}3[Aa])?"
-    r"|[/\\](?:var|export|usr|private|rootfs|Data|host|net|Volumes)"
+    r"(?:(?:^|[^\w-])-(?:[A-Za-z]|isystem|iquote|idirafter|isysroot|include)"
+    rf"|(?:^|[^\w.~/\\%}}$*-]|:[/\\]{{2}}){_SEPARATOR}"
+    r"(?:var|usr|private|rootfs|host|net|data|srv|nas|nfs|backups?|storage|export|newroot|sysroot"
+    rf"|System{_SEPARATOR}Volumes{_SEPARATOR}Data"
+    rf"|(?:mnt|media|Volumes|nfs|net|export|data|srv)(?:{_SEPARATOR}[\w.-][\w. -]{{0,39}}){{1,2}})"
     r"|(?:wsl\$|wsl\.localhost)[/\\]{1,8}[\w.-]{1,40}"
     r"|(?:file|vscode-remote|vscode-vfs|ssh|sftp)(?::|%3[Aa])(?:[/\\]|%2[Ff]){1,8}[\w.%+@-]{0,80}"
-    r"|\\[nrtbf]|\[[0-9;]{1,8}m)\Z"
+    r"|\\[nrtbf]|\[[0-9;]{0,20}[mK])\Z"
 )
-_DRIVE = re.compile(r"(?:[^A-Za-z0-9]|^)[A-Za-z](?::|%(?:25){0,3}3[Aa])?\Z")
+#: Pages of a site below ``/home``: nobody's name.
+_PAGES = _words(
+    """
+    about account activity alerts analytics articles assets billing blog cart categories category
+    checkout components contact create dashboard delete details dto edit entities explore faq
+    favorites features feed help history hooks inbox index layout list login logout messages new
+    news notifications order orders overview page pages pricing product products profile register
+    reports routes search services settings shop signin signup stats store styles tabs tasks test
+    tests utils views welcome widgets
+    """
+)
+#: What stands before a page of a site, and not before a folder of a disk.
+_ROUTE = re.compile(
+    r"(?:href|to|action|routerLink|push|replace|redirect|navigate|navigateTo|visit)\]?\s?[=(]"
+    r"\s?\{?[\"'`]\Z"
+)
+_REQUEST = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) [\"'`]?\Z")
+#: What a home directory has in it: then it is somebody's for certain.
+_OWN_FOLDER = re.compile(
+    rf"{_SEPARATOR}(?:\.[a-z]|(?:AppData|Applications|Desktop|Documents|Downloads|Library|Pictures)\b)"
+)
 _SLUG = re.compile(
-    r"(?<![A-Za-z0-9])((?:-mnt-[a-z]|-[a-z]|-var|-export|[A-Za-z]-)?-(?:home|Users|users)-)"
-    r"([A-Za-z0-9]{1,64})"
+    r"(?<![\w-])((?:-mnt-[a-z]|-[a-z]|-var|-export|-data|-srv|-mnt-[a-z0-9]{1,20}|[A-Za-z]-)?"
+    r"-(?:home|Users|users)-)([A-Za-z0-9]{1,64})"
 )
-_AT = re.compile(r"(?:@|%40|\\u0040)([^\W_](?:[\w-]{0,62})(?:\.[\w-]{1,63}){0,8})", re.IGNORECASE)
+_SIGN = r"(?:@|%(?:25){0,3}40|\\u0040|&#64;|&#[xX]40;|&commat;|㉿)"
+_AT = re.compile(rf"{_SIGN}([^\W_](?:[\w-]{{0,62}})(?:\.[\w-]{{1,63}}){{0,8}})", re.IGNORECASE)
 _OWN_ADDRESS = re.compile(r"email-[0-9]{1,9}@redacted\.invalid\Z")
 _ESCAPED = re.compile(r"[nrtbf]")
 _COLOURED = re.compile(r"[0-9]{1,3}m")
+_COLOUR = r"\x1b\[[0-9;]{0,20}m"
+#: After the host of a prompt: a path, and no doubt ...
+_PROMPT_PATH = re.compile(rf"(?:{_COLOUR}|\\\]|\\\[){{0,3}}(?::(?:{_COLOUR})?\s?[~/]|\)-\[)")
+#: ... or a folder, maybe a branch, and the sign of the shell, where the line began with it.
 _PROMPT_END = re.compile(
-    r"(?:\x1b\[[0-9;]{0,8}m|\\\]|\\\[){0,3}(?::(?:\x1b\[[0-9;]{0,8}m)?\s?[~/]|\s[\w./~-]{1,80}\s?\]?[$#%](?:\s|\Z))"
+    rf"(?:{_COLOUR}|\\\]|\\\[){{0,3}}[ ]"
+    r"(?:(?:MINGW|MSYS|UCRT|CLANG)[0-9]{0,3}\b"
+    r"|[\w./~-]{1,80}[ ]?\]?[$#%](?:\s|\Z)"
+    r"|[~/][\w./~-]{0,80}(?:[ ](?:git:)?[\w(./*+!?-]{1,60}\)?){1,3}[ ]?\]?(?:[$#%>❯➜»λ](?:\s|\Z)|\r?\n))"
+)
+_PROMPT_BEGIN = re.compile(
+    r"(?:^|[\r\n\"'`]|\\[nr])(?:[ ]{1,8}|\x1b\[[0-9;?]{0,20}[A-Za-z]|\[[0-9;]{1,20}m|\([\w. -]{1,40}\) ?"
+    r"|[\[➜❯┌─(│]|\\\[|\\\]){0,8}\Z"
+)
+#: Versions of packages, which stand after the @ as a host does.
+_TAGS = _words(
+    "latest next beta alpha canary rc stable dev nightly experimental legacy main master head lts "
+    "current workspace file npm link catalog release preview edge insiders tok"
+)
+#: What follows the @ or ends what follows it in programs and in names of services.
+_CODE_BEFORE = _words("this super return break continue")
+_CODE_AFTER = _words("self this cls super")
+_CODE_ENDINGS = _words(
+    "service socket timer target mount automount slice scope path device swap weight weights bias "
+    "grad shape values transpose reshape view inverse conj also apply run let with finish"
 )
 _SSH = re.compile(r"\b(?:ssh|scp|rsync|sftp|mosh)\b[^\n]{0,80}\Z")
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,60}[A-Za-z0-9]"
+_SSH_HOST = re.compile(
+    r"(?:^|[\n;&|$#>`\"'(]|\\n|\bsudo )[ ]{0,4}(?:ssh|mosh|sftp|ssh-copy-id)"
+    r"(?:[ ]{1,4}-(?:[46AaCfGgKkMNnqsTtVvXxYy]{1,8}|[bcDEeFIiJLlmOopQRSWw][ ]{0,2}[^\s\"']{1,100})"
+    rf"(?=\s)){{0,8}}[ ]{{1,4}}({_HOST})(?=[\s\"'`;&|)\\]|\Z)"
+)
+_COPY = re.compile(r"\b(?:scp|rsync)[ ][^\n]{1,300}")
+_COPY_HOST = re.compile(rf"(?<=[ \"'])({_HOST}):(?=[~.\w]|/(?!/))")
+#: What follows the word ssh in a sentence.
+_NO_HOSTS = _words(
+    "access agents and are as at authentication authorized because but by can cannot certificate "
+    "command commands connect connection connections credentials daemon directly does doesn either "
+    "etc fails failed fingerprint for forwarding from hangs hostkey if instead into is it keygen "
+    "keys known like logins may not once onto or over password port private protocol public sessions "
+    "should so still than that then there to tunnel tunneling tunnels url urls using via when which "
+    "while will with without works github.com gitlab.com bitbucket.org"
+)
 _REMOTE_HOST = re.compile(r"ssh-remote(?:\+|%(?:25){0,3}2[Bb])([A-Za-z0-9][\w.-]{1,62})")
+_USER_KEYS = frozenset(("USER", "LOGNAME", "USERNAME", "SUDO_USER"))
+_HOST_KEYS = frozenset(("HOSTNAME", "COMPUTERNAME", "HOST"))
 _ENVIRONMENT = re.compile(
-    r"\b(?:(USER|LOGNAME|USERNAME|SUDO_USER)|(HOSTNAME|COMPUTERNAME|HOST))=[\"']?([^\W_][\w.-]{1,62})"
+    r"\b(?:(USER|LOGNAME|USERNAME|SUDO_USER)|(HOSTNAME|COMPUTERNAME|HOST))"
+    r"(?:=[\"']?|\\?[\"']\s?:\s?\\?[\"'])([^\W_][\w.-]{1,62})"
     r"|\buid=\d{1,10}\(([\w.-]{1,62})\)"
 )
+_ADDRESS = re.compile(r"<([^<>\s@]{1,80}@[^<>\s@]{1,80})>")
+#: Who a commit is by, before the address.
 _AUTHOR = re.compile(
-    r"\b(?:Author|Committer|Commit|Signed-off-by|Co-authored-by|Co-Authored-By|Reviewed-by)"
-    r":[ \t]{1,8}([^<>\n\r\\\"]{2,60}?)[ \t]{1,4}<([^<>\s]{3,100})>"
+    r"(?:\b(?i:author|committer|commit|from|signed-off-by|co-authored-by|reviewed-by|tested-by"
+    r"|acked-by|reported-by|tagger)[\"']?[:=][ \t]{0,8}[\"']?|(?:^|[\r\n\"'])(?:author|committer|tagger) )"
+    r"([^<>\n\r\t\\\"]{2,60}?)[ \t]{0,4}\Z"
+)
+_FULL_NAME = re.compile(
+    r"(?<![\w.'’-])([^\W\d_a-z][\w.'’-]{0,30}(?: [^\W\d_][\w.'’-]{0,30}){0,2} [^\W\d_a-z][\w.'’-]{0,30})\Z"
+)
+_GIT_NAME = re.compile(
+    r"(?:\buser\.name[\"']?(?:=|[ \t]{1,8})|\bGIT_(?:AUTHOR|COMMITTER)_NAME=)"
+    r"(?:\\?[\"']([^\"'\\\n\r$<>{]{2,60})|([^\s\"'\\$<>{]{2,60}(?: [^\s\"'\\$<>{=.-]{1,30}){0,3})(?=\\|\s|\Z))"
+    r"|\[user\]\s{1,8}(?:email[^\n]{1,100}\s{1,8})?name[ ]?=[ ]?([^\s$<>{][^\n$<>{]{1,60})"
+    r"|\(([^\W\d_][^()\n<>]{1,60}?)[ ]{1,40}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}[ ]{1,9}\d{1,9}\)"
 )
 _BASE64 = re.compile(
     r"[A-Za-z0-9+/_-]{24,}(?:\n[A-Za-z0-9+/_-]{24,})*(?:\n[A-Za-z0-9+/_-]{1,76}(?==))?={0,2}"
 )
 _WORD = re.compile(r"\w+")
 #: What sticks to a word without being a part of it: escapes of JSON and URLs, colours of a terminal.
-_GLUE = re.compile(r"\\[nrtbf]|\[[0-9;]{1,8}m|%[25][fc]")
+_GLUE = re.compile(r"\\u[0-9a-fA-F]{4}|\\[nrtbf]|\[[0-9;]{0,20}[mK]|%(?:25){0,3}[0-9a-fA-F]{2}")
+_GLUED = re.compile(rf"(?:{_GLUE.pattern})\Z")
+#: Words as they stand in names of programs: someName, SOME_NAME.
+_PIECES = re.compile(r"[A-Z]*[^\W\d_A-Z]+|[A-Z]+")
+_HEX = re.compile(r"[0-9a-f]*")
+_EIGHTS = re.compile(r"(?s).{8}")
+_FOURS = re.compile(r"(?s).{4}")
 _TELLING_KEY = re.compile(
     r"key|secret|passw|pwd|token|auth|cookie|credential|private|dsn|url|conn|session", re.IGNORECASE
 )
@@ -142,8 +237,54 @@ def is_placeholder(value: str) -> bool:
 
 def users_in(path: str) -> list[str]:
     """The names whose home directory a path lies in; also in Claude's names of folders."""
-    names = [match[4] + (match[5] or "") for match in _HOME.finditer(path)]
-    return names + [match[2] for match in _SLUG.finditer(path)]
+    names = [_name_of(match) for match in _HOME.finditer(path) if _is_home(match)]
+    return [*names, *(match[2] for match in _SLUG.finditer(path))]
+
+
+def _is_home(match: re.Match[str]) -> bool:
+    """Whether a match of ``_HOME`` begins where a disk does, and not in the middle of a path, and is
+    no page of a site."""
+    before = match.string[max(0, match.start() - 120) : match.start()]
+    root, name = match[2], match[4]
+    disk = bool(_DRIVE.search(before))
+    if root.lower() == "home":
+        if root != "home":
+            return False
+    elif root != "Users" and not disk:
+        return False  # /users/5 of an API
+    if disk:
+        return True
+    if _GOES_ON.search(before) and not _ROOTS.search(before):
+        return False  # https://example.com/home/index, src/home/components
+    if name.lower() in _PAGES or _REQUEST.search(before):
+        return False
+    after = match.string[match.end(4) : match.end(4) + 1]
+    return after in ("/", "\\", "%") or not _ROUTE.search(before)
+
+
+def _name_of(match: re.Match[str]) -> str:
+    """The name in a match of ``_HOME``. On Windows it may have spaces; where none but a backslash
+    shows its end, every part of it must begin as a name does."""
+    name, more = match[4], match[5]
+    if not more:
+        return name
+    rest = re.sub(r"%(?:25)*20", " ", more)
+    if "%" not in more and match.string[match.end() : match.end() + 1] != "\\":
+        parts = [name, *rest.split()]
+        disk = _DRIVE.search(match.string, max(0, match.start() - 120), match.start())
+        if not disk or not all(part[0].isupper() for part in parts):
+            return name
+    return name + rest
+
+
+_WEAK = _words(
+    "abc abcd changeme dummy example fake foo foobar bar keycloak mariadb mongodb mongo mypassword "
+    "mysecret pass passw passwd password passwort placeholder postgresql qwerty rabbitmq sample "
+    "sqlite testpass testuser utf x xyz"
+)
+_VERSION = re.compile(
+    r"v?[0-9]{1,4}[a-z]{1,6}[0-9]{0,4}\Z|[0-9]{8}T|[a-z]{1,3}[0-9]{1,3}x[0-9]{1,3}\Z"
+)
 
 
 def distinctive(value: str) -> bool:
@@ -151,6 +292,10 @@ def distinctive(value: str) -> bool:
     there too, without the ``password=`` that gave it away."""
     if len(value) < 8 or PLACEHOLDER.search(value):
         return False
+    if value.isalnum() and not value.isalpha() and not value.isdigit():
+        word = value.strip("0123456789").lower()
+        if word not in COMMON_NAMES and word not in _WEAK and not _VERSION.match(value):
+            return True
     kinds = (
         any(char.isdigit() for char in value),
         any(char.islower() for char in value) and any(char.isupper() for char in value),
@@ -231,13 +376,15 @@ class Redactor:
         self.decoded = 0
         #: Long texts in which a search found no secret, by :func:`digest`.
         self.clean: set[bytes] = set()
-        self._pattern: re.Pattern[str] | None = None
-        self._pattern_of = 0
-        self._first_words: frozenset[str] = frozenset()
-        self._spelled: dict[str, str] = {}
+        self._spelled: dict[str, str] = {}  # every spelling of a name that stands alone: the name
+        self._spelled_of = 0
+        self._first_words: dict[str, list[str]] = {}  # first word of a spelling: spellings
+        self._inside: set[str] = set()  # names that are known beside _ and digits, too
+        self._index: dict[str, list[str]] = {}  # a piece of a needle or an edge: these
         self._folder_names: list[tuple[str, str]] = []
         self._folders_of = 0
         self._kinds = {part for rule in rules for part in re.split(r"\W+", rule.kind.lower())}
+        self._kinds |= {"base64", "number", "invalid"}
         self._words = {
             word.lower(): f"redacted-{number}"
             for number, word in enumerate(dict.fromkeys(w.lower() for w in self.own_words), 1)
@@ -262,9 +409,10 @@ class Redactor:
 
     # ----------------------------------------------------------------- what is known
 
-    def add_user(self, name: str, trusted: bool = False) -> str:
+    def add_user(self, name: str, trusted: bool = False, seen: bool = False) -> str:
         """The placeholder of a user name. ``trusted``: it is somebody's for certain, so it is
-        replaced where it stands alone, too, unless it is a common word."""
+        replaced where it stands alone, too, unless it is a common word. ``seen``: it had a home
+        directory in a text, which may be an example; three of them are enough."""
         key = name.lower()
         if key in self._keep:
             return name
@@ -273,10 +421,10 @@ class Redactor:
             self.changes += 1
             if not key.isalnum():
                 self.learned += 1  # it is written otherwise in names of folders
-        if self._may_stand_alone(key):
+        if (trusted or seen) and self._may_stand_alone(key):
             self._seen[key] += 1
             self.changes += 1
-            if (trusted and len(key) >= 3) or (len(key) >= 4 and self._seen[key] >= 3):
+            if (trusted and len(key) >= 3) or (seen and len(key) >= 4 and self._seen[key] >= 3):
                 self._stand_alone(key, "user-name", self._users[key])
         return self._users[key]
 
@@ -298,6 +446,7 @@ class Redactor:
         return not (
             key in self._alone
             or key in COMMON_NAMES
+            or (" " in key and all(word in COMMON_NAMES for word in _WORD.findall(key)))
             or key in self._kinds
             or not any(char.isalpha() for char in key)
             or PLACEHOLDER.fullmatch(key)
@@ -327,10 +476,43 @@ class Redactor:
             if distinctive(value):
                 self.learned += 1
                 for spelling in _spellings(value):
-                    self._needles.setdefault(spelling, placeholder)
+                    if spelling not in self._needles:
+                        self._needles[spelling] = placeholder
+                        self._add_to_index(spelling)
                 for edge, side in _edges(value):
-                    self._edges.setdefault(edge, (value, side))
+                    if edge not in self._edges:
+                        self._edges[edge] = value, side
+                        self._add_to_index(edge)
         return placeholder
+
+    def _add_to_index(self, needle: str) -> None:
+        """Wherever a needle stands in a text that is cut into pieces of equal length, one of the
+        pieces begins within any stretch of the needle that is as long. The stretch is one that few
+        others have: tokens of one kind begin alike."""
+        if len(needle) < 7:
+            self._index.setdefault("", []).append(needle)
+            return
+        size = 8 if len(needle) >= 15 else 4
+        last = len(needle) - 2 * size + 1
+        stretches = [
+            [needle[at : at + size] for at in range(first, first + size)]
+            for first in sorted({0, last // 2, last})
+        ]
+        for piece in min(stretches, key=lambda s: sum(len(self._index.get(p, ())) for p in s)):
+            needles = self._index.setdefault(piece, [])
+            if needle not in needles:
+                needles.append(needle)
+
+    def _candidates(self, text: str) -> Iterable[str]:
+        """The needles and edges that may be in a text. Takes time as the text is long, not as much is
+        known."""
+        if len(self._needles) + len(self._edges) <= 30:
+            return (*self._needles, *self._edges)
+        found = set(self._index.get("", ()))
+        for pieces in (_EIGHTS.findall(text), _FOURS.findall(text)):
+            for piece in self._index.keys() & set(pieces):
+                found.update(self._index[piece])
+        return sorted(found)  # in the same order every time
 
     @property
     def values(self) -> list[str]:
@@ -367,8 +549,10 @@ class Redactor:
             known.clear()
             known.update(value)
         self.learned = state[1]
-        self._pattern = None
-        self._folders_of = -1
+        self._spelled_of = self._folders_of = -1
+        self._index.clear()
+        for needle in (*self._needles, *self._edges):
+            self._add_to_index(needle)
 
     def news(self, state: State) -> News:
         """What became known since ``state``, as a question to a text."""
@@ -458,16 +642,18 @@ class Redactor:
         return found
 
     def _known(self, text: str, local: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
-        for needles in (self._needles.items(), local):
-            for needle, placeholder in needles:
-                if needle in text:
-                    start = text.find(needle)
-                    while start >= 0:
-                        yield start, start + len(needle), placeholder
-                        start = text.find(needle, start + len(needle))
-        for edge, (value, side) in self._edges.items():
-            if edge not in text:
+        near = self._candidates(text)
+        known = [(needle, self._needles[needle]) for needle in near if needle in self._needles]
+        for needle, placeholder in (*known, *local):
+            if needle in text:
+                start = text.find(needle)
+                while start >= 0:
+                    yield start, start + len(needle), placeholder
+                    start = text.find(needle, start + len(needle))
+        for edge in near:
+            if edge not in self._edges or edge not in text:
                 continue
+            value, side = self._edges[edge]
             start = text.find(edge)
             while start >= 0:
                 end = start + len(edge)
@@ -566,40 +752,92 @@ class Redactor:
                 except ValueError:
                     pass
                 local += [(spelling, placeholder) for spelling in {plain, finding.value}]
-        escapes = "\\" in text
 
-        def string(item: str, context: str | None = None) -> str:
+        def string(literal: str, context: str | None) -> str:
+            item: str = json.loads(literal) if "\\" in literal else literal[1:-1]
             if not item:
-                return item
-            nested = depth + 1 < _DEEPEST and _looks_like_json(item)
-            if nested:
+                return literal
+            new = ""
+            if depth + 1 < _DEEPEST and _looks_like_json(item):
                 try:
                     inner = json.loads(item)
-                    return self._json(item, inner, where, depth + 1, search)
+                    new = self._json(item, inner, where, depth + 1, search)
                 except (ValueError, RecursionError):
                     pass
-            # what needs no escape stands in the text just so, and was looked at there
-            look = search and escapes and json.dumps(item, ensure_ascii=False) != f'"{item}"'
-            mine = local
-            if search and context and _TELLING_KEY.search(context):
-                mine = [*local, *self._pair(context, item)]
-            return self._plain(item, where, depth, look, mine, search)
+            if not new:
+                if context in _USER_KEYS and re.fullmatch(_NAME, item):
+                    self.add_user(item, trusted=True)
+                elif context in _HOST_KEYS and re.fullmatch(_HOST, item):
+                    self.add_host(item, trusted=True)
+                # what has no escapes stands in the text just so, and was looked at there
+                look = search and "\\" in literal
+                mine: Sequence[tuple[str, str]] = local
+                if search and context and _TELLING_KEY.search(context):
+                    mine = [*local, *self._pair(context, item)]
+                new = self._plain(item, where, depth, look, mine, search)
+            if new == item:
+                return literal
+            return json.dumps(clean(new), ensure_ascii=literal.isascii())
 
-        changed = _map_strings(value, string)
+        literals = list(_LITERAL.finditer(text))
+        changed: list[str] = []
+        key: str | None = None
+        keys_changed = False
+        for match in literals:
+            literal = match[1]
+            if match[2]:
+                key = json.loads(literal)
+                new = string(literal, None)
+                keys_changed = keys_changed or new != literal
+            else:
+                before = text[max(0, match.start() - 60) : match.start()].rstrip()
+                new = string(literal, key if before.endswith(":") else None)
+            changed.append(new)
         if search and isinstance(value, list) and len(value) > 1:
-            changed = self._joined(changed, where)
-        if changed == value and not (search and local and _outside_strings(value, local)):
+            changed = self._joined(value, changed, where)
+        if all(new == match[1] for new, match in zip(changed, literals, strict=True)) and not (
+            search and local and _outside_strings(value, local)
+        ):
             return text
-        result = _json_like(text, changed)
-        if search and any(self.findings(result)):
-            # a number, say: what is left is taken out of the text itself, if that stays JSON
-            plain = self._plain(result, where, _DEEPEST, True)
-            try:
-                json.loads(plain)
-                result = plain
-            except (ValueError, RecursionError):
-                result = json.dumps(_map_scalars(changed, self._scalar(where)), ensure_ascii=False)
+        if keys_changed:
+            changed = _distinct_keys(text, literals, changed)
+        parts: list[str] = []
+        at = 0
+        for match, new in zip(literals, changed, strict=True):
+            parts += [text[at : match.start(1)], new]
+            at = match.end(1)
+        result = "".join([*parts, text[at:]])
+        if search and (left := self.findings(result)):
+            # numbers: each becomes a string
+            result = self._numbers(result, left, where)
+            if any(self.findings(result)):
+                # what is left is taken out of the text itself, if that stays JSON
+                plain = self._plain(result, where, _DEEPEST, True)
+                try:
+                    json.loads(plain)
+                    result = plain
+                except (ValueError, RecursionError):
+                    result = json.dumps(
+                        _map_scalars(json.loads(result), self._scalar(where)), ensure_ascii=False
+                    )
         return clean(result)
+
+    def _numbers(self, text: str, findings: Sequence[Finding], where: str) -> str:
+        """JSON with a string in place of every number that is a secret."""
+        parts: list[str] = []
+        at = 0
+        waiting = sorted(findings, key=lambda finding: finding.start)
+        for match in _LITERAL_OR_NUMBER.finditer(text):
+            if match[1] is None:
+                continue
+            while waiting and waiting[0].end <= match.start():
+                waiting.pop(0)
+            if waiting and waiting[0].start < match.end():
+                placeholder = self.learn(match[1], waiting[0].kind)
+                self.counts[where, placeholder.split(":")[1]] += 1
+                parts += [text[at : match.start()], f'"{placeholder}"']
+                at = match.end()
+        return "".join([*parts, text[at:]])
 
     def _scalar(self, where: str) -> Callable[[Any], Any]:
         def scalar(item: Any) -> Any:
@@ -621,14 +859,17 @@ class Redactor:
                         found.append((value, self.learn(value, finding.kind)))
         return found
 
-    def _joined(self, items: list[Any], where: str) -> list[Any]:
-        """Pieces of one text in a list, as a stream gave them."""
-        if not all(isinstance(item, str) for item in items) or len(items) > 10_000:
-            return items
-        joined = "".join(items)
+    def _joined(self, values: list[Any], literals: list[str], where: str) -> list[str]:
+        """Pieces of one text in a list, as a stream gave them: their literals."""
+        if not all(isinstance(item, str) for item in values) or len(values) > 10_000:
+            return literals
+        items: list[str] = [json.loads(literal) for literal in literals]
+        found = self.findings("".join(items))
+        if not found:
+            return literals
         whole = {finding.value for item in items for finding in self.findings(item)}
         result = list(items)
-        for finding in reversed(self.findings(joined)):
+        for finding in reversed(found):
             if finding.value in whole:
                 continue
             placeholder = self.learn(finding.value, finding.kind)
@@ -639,27 +880,47 @@ class Redactor:
                     result[index] = result[index][:start] + placeholder + result[index][end:]
                     self.counts[where, placeholder.split(":")[1]] += 1
                 at += len(item)
-        return result
+        return [
+            literal if new == old else json.dumps(clean(new), ensure_ascii=literal.isascii())
+            for literal, old, new in zip(literals, items, result, strict=True)
+        ]
 
     # ----------------------------------------------------------------- identities
 
     def _identities(self, text: str, where: str) -> str:
         if self._word_pattern is not None:
             text = self._word_pattern.sub(lambda match: self._own_word(match, where), text)
-        if "=" in text and any(name in text for name in ("USER=", "NAME=", "HOST=", "uid=")):
+        if ("=" in text or ":" in text) and any(
+            name in text for name in ("USER", "NAME", "HOST", "uid=")
+        ):
             for match in _ENVIRONMENT.finditer(text):
                 if name := (match[1] and match[3]) or match[4]:
                     if not PLACEHOLDER.fullmatch(name):
                         self.add_user(name, trusted=True)
                 elif not PLACEHOLDER.fullmatch(match[3]):
                     self.add_host(match[3], trusted=True)
-        if "<" in text and any(name in text for name in ("Author:", "Commit", "-by:", "-By:")):
-            for match in _AUTHOR.finditer(text):
-                if not self._keeps_address(match[2]) and not PLACEHOLDER.search(match[1]):
-                    self.add_user(match[1], trusted=True)
+        if "<" in text and "@" in text:
+            self._authors(text)
+        if any(word in text for word in ("user.name", "_NAME=", "[user]", " +0", " -0")):
+            for match in _GIT_NAME.finditer(text):
+                name = (match[1] or match[2] or match[3] or match[4]).strip()
+                if not PLACEHOLDER.search(name):
+                    self.add_user(name, trusted=True)
         if "ssh-remote" in text:
             text = _REMOTE_HOST.sub(lambda match: self._remote(match, where), text)
-        if "@" in text or "%40" in text or "u0040" in text:
+        if "ssh" in text or "mosh" in text or "sftp" in text:
+            text = _SSH_HOST.sub(lambda match: self._ssh(match, where), text)
+        if "scp " in text or "rsync " in text:
+            text = _COPY.sub(
+                lambda match: _COPY_HOST.sub(lambda host: self._ssh(host, where), match[0]), text
+            )
+        if (
+            "@" in text
+            or "u0040" in text
+            or ("%" in text and "40" in text)
+            or ("&" in text and ("&#" in text or "&commat;" in text))
+            or "㉿" in text
+        ):
             text = self._addresses(text, where)
         text = self._homes(text, where)
         if "-home-" in text or "sers-" in text:
@@ -681,6 +942,44 @@ class Redactor:
         self.counts[where, "host-name"] += 1
         host = self.add_host(match[1], trusted=True)
         return match[0][: match.start(1) - match.start()] + host
+
+    def _authors(self, text: str) -> None:
+        """Learns the names that stand before addresses."""
+        for match in _ADDRESS.finditer(text):
+            local, _, domain = match[1].partition("@")
+            if domain.lower() != "localhost" and self._keeps_address(match[1]):
+                continue
+            before = text[max(0, match.start() - 90) : match.start()]
+            found = _AUTHOR.search(before)
+            name = found[1] if found else ""
+            if not found and before[-1:] in (" ", "\t"):
+                whole = _FULL_NAME.search(before.rstrip())
+                name = whole[1] if whole else ""
+            if not name or PLACEHOLDER.search(name):
+                continue
+            self.add_user(name, trusted=True)
+            if "." not in domain and not PLACEHOLDER.fullmatch(domain) and found:
+                self.add_user(local, trusted=True)
+                self.add_host(domain, trusted=True)
+
+    def _ssh(self, match: re.Match[str], where: str) -> str:
+        host = match[1]
+        lowered = host.lower()
+        if (
+            lowered in _NO_HOSTS
+            or lowered in COMMON_NAMES
+            or PLACEHOLDER.fullmatch(host)
+            or not any(char.isalpha() for char in host)
+            or _KEPT_DOMAINS.search(lowered)
+        ):
+            return match[0]
+        # "ssh works" in a sentence teaches nothing
+        new = self.add_host(host, trusted=any(not char.isalpha() for char in host))
+        if new == host:
+            return match[0]
+        self.counts[where, "host-name"] += 1
+        start, end = match.start(1) - match.start(), match.end(1) - match.start()
+        return match[0][:start] + new + match[0][end:]
 
     def _keeps_address(self, address: str) -> bool:
         local, _, domain = address.lower().rpartition("@")
@@ -708,6 +1007,8 @@ class Redactor:
                 coloured = _COLOURED.match(text, start, match.start() - 1)
                 if coloured:
                     start = coloured.end()
+            elif start and text[start - 1] in "@\\":
+                continue  # a name of a macro
             while start < match.start() and text[start] in ".+-":
                 start += 1
             local, domain = text[start : match.start()], match[1].rstrip("-.")
@@ -717,9 +1018,15 @@ class Redactor:
             end = match.start(1) + len(domain)
             last = domain.rpartition(".")[2]
             address = f"{local}@{domain}"
-            if "." in domain and len(last) >= 2 and last.isalpha():
+            if (
+                "." in domain
+                and len(last) >= 2
+                and (last.isalpha() or last.lower().startswith("xn--"))
+                and "㉿" not in sign
+            ):
                 if (
                     self._keeps_address(address)
+                    or _is_code(local, domain, text[end : end + 1])
                     or last.lower() in _FILE_ENDINGS
                     or PLACEHOLDER.fullmatch(address)
                 ):
@@ -731,9 +1038,22 @@ class Redactor:
                 new, kind = self._emails[key], "email"
                 if sign != "@":
                     new = new.replace("@", sign)
-            elif local.lower() != "git" and (
-                _PROMPT_END.match(text, end)
-                or (remote and _SSH.search(text, max(at, start - 90), start))
+            elif (
+                local.lower() != "git"
+                and text[start - 1 : start] != "/"
+                and (
+                    _PROMPT_PATH.match(text, end)
+                    or (
+                        domain.lower() not in _TAGS
+                        and (
+                            (
+                                _PROMPT_END.match(text, end)
+                                and _PROMPT_BEGIN.search(text, max(0, start - 60), start)
+                            )
+                            or (remote and _SSH.search(text, max(at, start - 90), start))
+                        )
+                    )
+                )
             ):
                 host, user = domain, local
                 if not PLACEHOLDER.fullmatch(host):
@@ -777,32 +1097,33 @@ class Redactor:
         return "".join([*parts, text[at:]]) if parts else text
 
     def _home(self, match: re.Match[str], where: str) -> str:
-        first, root, second, name, more = match.groups()
-        name += more or ""
-        if name.lower() in ("shared", "public", "default", "all users") or PLACEHOLDER.fullmatch(
-            name
-        ):
+        name = _name_of(match)
+        if match[4].lower() in ("shared", "public", "default") or PLACEHOLDER.fullmatch(match[4]):
             return match[0]
-        text, start = match.string, match.start()
-        before = text[max(0, start - 120) : start]
-        windows = root.lower() != "home" and (root != "Users" or bool(_DRIVE.search(before)))
-        if root.lower() == "home" and root != "home":
+        if not _is_home(match) or not any(char.isalpha() for char in name):
             return match[0]
-        known = name.lower() in self._users
-        if not known:
-            if windows and not _DRIVE.search(before) and "?" not in before[-6:]:
-                return match[0]  # /users/5 of an API
-            if (
-                before
-                and (before[-1].isalnum() or before[-1] in "_.-$")
-                and not _ROOTS.search(before)
-            ):
-                return match[0]  # https://example.com/home/index
-            if not any(char.isalpha() for char in name):
-                return match[0]
+        tail = "" if name != match[4] else match[5] or ""
+        if tail:  # a name with spaces that is known ends where it ends
+            whole = name + tail
+            for known in self._spaced():
+                if whole.lower().startswith(known) and not whole[len(known) :][:1].isalnum():
+                    name, tail = whole[: len(known)], whole[len(known) :]
+                    break
         self.counts[where, "home-path"] += 1
-        placeholder = self.add_user(name)
-        return f"{first}{root}{second}{placeholder}"
+        after = match.string[match.end(4) : match.end(4) + 30]
+        disk = (
+            match[2].lower() != "home"
+            and ":" in match.string[max(0, match.start() - 2) : match.start()]
+        )
+        placeholder = self.add_user(
+            name, seen=bool(_OWN_FOLDER.match(after)) or (disk and after[:1] in ("/", "\\"))
+        )
+        return f"{match[1]}{match[2]}{match[3]}{placeholder}{tail}"
+
+    def _spaced(self) -> list[str]:
+        """Known names that have spaces in them, the longest first."""
+        self._hyphened()
+        return [name for name, _ in self._folder_names if " " in name]
 
     def _folders(self, text: str, where: str) -> str:
         """``-home-ana-shop``: Claude's names of folders. A user name that has other signs than
@@ -840,44 +1161,122 @@ class Redactor:
     def _names(self, text: str, where: str) -> str:
         if not self._alone:
             return text
-        if self._pattern is None or self._pattern_of != len(self._alone):
-            spellings = {
-                spelling.lower(): key for key in self._alone for spelling in _spellings(key)
-            }
-            self._spelled = spellings
-            self._first_words = frozenset(
-                match[0] for spelling in spellings if (match := _WORD.search(spelling))
-            )
-            names = "|".join(re.escape(s) for s in sorted(spellings, key=len, reverse=True))
-            self._pattern = re.compile(
-                r"(?:(?<!\w)|(?<=\\[nrtbf])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=;\dm)|(?<=;\d\dm)"
-                rf"|(?<=%2[Ff])|(?<=%5[Cc]))(?:{names})(?!\w)",
-                re.IGNORECASE,
-            )
-            self._pattern_of = len(self._alone)
+        if self._spelled_of != len(self._alone):
+            self._spell()
         lowered = text.lower()
         if len(self._spelled) <= 100:
-            if not any(spelling in lowered for spelling in self._spelled):
-                return text
+            there = [spelling for spelling in self._spelled if spelling in lowered]
         else:
+            plain = text
             if "\\" in text or "\x1b" in text or "%" in text:
-                lowered = _GLUE.sub(" ", lowered)
-            if self._first_words.isdisjoint(_WORD.findall(lowered)):
-                return text
-
-        def name(match: re.Match[str]) -> str:
-            # İ and its like are other letters in lower case
-            key = self._spelled.get(match[0].lower())
-            if key is None:
-                return match[0]
+                plain = _GLUE.sub(" ", text)
+            words = self._first_words.keys() & {word.lower() for word in _PIECES.findall(plain)}
+            there = [
+                spelling
+                for word in words
+                for spelling in self._first_words[word]
+                if spelling in lowered
+            ]
+        if not there:
+            return text
+        if len(lowered) != len(text):  # İ and its like are two in lower case
+            lowered = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+        spans: list[tuple[int, int, str]] = []
+        for spelling in there:
+            key = self._spelled[spelling]
+            start = lowered.find(spelling)
+            while start >= 0:
+                end = start + len(spelling)
+                if _stands_alone(text, start, end, key in self._inside):
+                    spans.append((start, end, key))
+                start = lowered.find(spelling, end)
+        if not spans:
+            return text
+        spans.sort(key=lambda span: (span[0], -span[1]))
+        parts: list[str] = []
+        at = 0
+        for start, end, key in spans:
+            if start < at:
+                continue
             kind, placeholder = self._alone[key]
             self.counts[where, kind] += 1
-            return placeholder
+            parts += [text[at:start], placeholder]
+            at = end
+        return "".join([*parts, text[at:]])
 
-        return self._pattern.sub(name, text)
+    def _spell(self) -> None:
+        """Looks at how the names that stand alone may be written."""
+        self._spelled = {
+            spelling.lower(): key for key in self._alone for spelling in _spellings(key)
+        }
+        self._first_words = {}
+        for spelling in self._spelled:
+            if match := _PIECES.search(spelling):
+                for word in (match[0], f"{match[0]}s"):
+                    self._first_words.setdefault(word, []).append(spelling)
+        self._inside = {
+            key
+            for key in self._alone
+            if len(key) >= 5
+            and not _HEX.fullmatch(key)
+            and not any(key in kind for kind in self._kinds)
+        }
+        self._spelled_of = len(self._alone)
 
 
 # --------------------------------------------------------------------------- helpers
+
+
+def _stands_alone(text: str, start: int, end: int, inside: bool) -> bool:
+    """Whether a part of a text is no part of a word. ``inside``: an underscore, a digit, or a capital
+    letter after a small one ends a word, too."""
+    before, after = text[start - 1 : start], text[end : end + 1]
+    left = not (before.isalnum() or before == "_")
+    right = not (after.isalnum() or after == "_")
+    if left and right:
+        return True
+    if inside:
+        part = text[start:end]
+        if not (part.islower() or part.isupper() or part.istitle()):
+            inside = False
+    if not left:
+        left = bool(_GLUED.search(text, max(0, start - 24), start)) or (
+            inside
+            and (
+                before == "_"
+                or before.isdigit()
+                or text[start].isdigit()
+                or (before.islower() and text[start].isupper())
+            )
+        )
+    if left and not right and inside:
+        last = text[end - 1]
+        right = (
+            after == "_"
+            or after.isdigit()
+            or last.isdigit()
+            or (last.islower() and after.isupper())
+            or (after in "sS" and not text[end + 1 : end + 2].isalpha())
+        )
+    return left and right
+
+
+def _is_code(local: str, domain: str, after: str) -> bool:
+    """Whether what has the form of an e-mail address is a label, a product of matrices or a unit."""
+    first, last = domain.partition(".")[0], domain.rpartition(".")[2]
+    if local in _CODE_BEFORE or first in _CODE_AFTER or last in _CODE_ENDINGS:
+        return True
+    # a method is called; who writes an address there ends it with one of these
+    return after == "(" and last.lower() not in (
+        "com",
+        "org",
+        "net",
+        "edu",
+        "gov",
+        "de",
+        "io",
+        "dev",
+    )
 
 
 def _spellings(value: str) -> list[str]:
@@ -941,13 +1340,39 @@ def _looks_like_json(text: str) -> bool:
     return (first, last) in (("{", "}"), ("[", "]"), ('"', '"'))
 
 
-def _json_like(text: str, value: Any) -> str:
-    """JSON in about the layout that the text has."""
-    if "\n" in text.strip():
-        return json.dumps(value, ensure_ascii=False, indent=2)
-    if '": ' in text or ", " in text:
-        return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+#: A string of JSON; with a colon behind it, it is a key.
+_LITERAL = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?')
+_LITERAL_OR_BRACE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}]')
+_LITERAL_OR_NUMBER = re.compile(
+    r'"[^"\\]*(?:\\.[^"\\]*)*"|(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)'
+)
+
+
+def _distinct_keys(
+    text: str, literals: Sequence[re.Match[str]], changed: Sequence[str]
+) -> list[str]:
+    """The new literals of JSON, where keys of one object that became equal are told apart."""
+    result = list(changed)
+    index = 0
+    objects: list[dict[str, bool]] = []  # key: whether it is new
+    for token in _LITERAL_OR_BRACE.finditer(text):
+        if token[0] == "{":
+            objects.append({})
+        elif token[0] == "}":
+            objects.pop()
+        else:
+            old, new = literals[index], result[index]
+            if old[2]:
+                keys = objects[-1]
+                is_new = new != old[1]
+                key = json.loads(new)
+                while key in keys and (is_new or keys[key]):
+                    key += "'"
+                    is_new = True
+                    result[index] = json.dumps(key, ensure_ascii=new.isascii())
+                keys[key] = is_new
+            index += 1
+    return result
 
 
 def _map_strings(value: Any, change: Callable[..., str], context: str | None = None) -> Any:
