@@ -17,6 +17,7 @@ import re
 import secrets
 import shutil
 import sqlite3
+import stat
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,8 +125,9 @@ class Report:
     """What was published, and what was replaced in it: ``replaced[where, kind]`` with ``where`` such
     as ``messages.content``. ``found`` is what the check of the result met, as (where, kind) and how
     often: when there is any, nothing was published; ``conversations`` says in which conversations
-    (``source/session-id`` of the source, or its number where the id itself was redacted). No values
-    anywhere."""
+    (``source/session-id`` of the source, or its number where the id itself was redacted), and
+    ``titles`` what these are called, redacted. ``notes`` are lines about files beside the database
+    that were not written. No values anywhere."""
 
     rows: dict[str, int] = field(default_factory=dict)
     conversations_in_source: int = 0
@@ -133,11 +135,13 @@ class Report:
     replaced: Counter[tuple[str, str]] = field(default_factory=Counter)
     found: Counter[tuple[str, str]] = field(default_factory=Counter)
     conversations: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
     verified: bool = False
     published: bool = False
     size: int = 0
     seconds: float = 0.0
     metadata: str | None = None
+    notes: list[str] = field(default_factory=list)
     static_files: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -150,6 +154,7 @@ class Report:
             "rows": self.rows,
             "conversations_in_source": self.conversations_in_source,
             "left_out": self.left_out,
+            "notes": self.notes,
             "replaced": [
                 {"where": where, "kind": kind, "count": count}
                 for (where, kind), count in sorted(self.replaced.items())
@@ -234,13 +239,15 @@ def publish(
                 site = _write_site(final, jobs, options, report)
             if report.found or options.dry_run:
                 return report
-            final.chmod(0o644)
+            # a copy that was not redacted is for nobody else
+            final.chmod(_usual_mode(build) if options.redact else 0o600)
             _sync(final)
+            _remove_journals(out)
             os.replace(final, out)
             report.published = True
             if site is not None and options.static is not None:
                 _place_site(site, options.static, out)
-            report.metadata = _write_metadata(out, options.title)
+            _write_metadata(out, options, report)
         finally:
             if jobs is not None:
                 jobs.close()
@@ -282,6 +289,11 @@ def _check_place(database: Path, out: Path, options: Options) -> None:
     if out.is_dir():
         raise PublishError(f"{out} is a directory; name a file")
     if not out.exists() and not out.is_symlink():
+        for journal in _journals(out):
+            if os.path.lexists(journal) and not options.force and not options.dry_run:
+                raise PublishError(
+                    f"{journal} was left by a database that is gone; --force deletes it"
+                )
         return
     with contextlib.suppress(OSError):
         if database.exists() and out.samefile(database):
@@ -306,6 +318,29 @@ def _may_be_replaced(out: Path) -> bool:
             connection.close()
     except sqlite3.Error:
         return False
+
+
+def _journals(out: Path) -> list[Path]:
+    """Where SQLite keeps what is still to be written to a database, or taken back from it."""
+    return [Path(f"{out}{ending}") for ending in ("-journal", "-wal", "-shm")]
+
+
+def _remove_journals(out: Path) -> None:
+    """What was to be written to the database before must not be written to the new one."""
+    for journal in _journals(out):
+        journal.unlink(missing_ok=True)
+
+
+def _usual_mode(path: Path) -> int:
+    """The mode of a new file at ``path``, which is deleted: there is no other way to ask for the
+    umask without setting it."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+        path.unlink()
 
 
 def _remove_remains(out: Path) -> None:
@@ -339,8 +374,25 @@ def _moment(value: str, option: str, end: bool = False) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+def _check_selection(selection: Selection) -> None:
+    """An option that is given and says nothing, as that of an unset variable of a shell, would choose
+    everything."""
+    for option, values in (
+        ("--conversation", selection.conversations),
+        ("--project", selection.projects),
+        ("--source", selection.sources),
+        ("--since", (selection.since,)),
+        ("--until", (selection.until,)),
+        ("--where", (selection.where,)),
+        ("--exclude", selection.excluded),
+    ):
+        if any(value is not None and not value.strip() for value in values):
+            raise PublishError(f"{option} is empty; leave it out to choose without it")
+
+
 def _choose(source: sqlite3.Connection, selection: Selection) -> None:
     """Fills ``temp.chosen`` (new id, id): the conversations, in the order of their ids."""
+    _check_selection(selection)
     conditions = ["1"]
     values: dict[str, Any] = {}
     if selection.conversations:
@@ -353,12 +405,24 @@ def _choose(source: sqlite3.Connection, selection: Selection) -> None:
         if not source.execute(
             "select 1 from projects where name = ? or path = ?", (name, name)
         ).fetchone():
-            raise PublishError(f"there is no project {name!r}")
+            names = [
+                row[0]
+                for row in source.execute(
+                    "select p.name from projects p join conversations c on c.project_id = p.id "
+                    "group by p.name order by max(c.started_at) desc, p.name"
+                )
+            ]
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            raise PublishError(
+                f"there is no project {name!r}; there are: {', '.join(names[:10])}{more}"
+                if names
+                else f"there is no project {name!r}, nor any other"
+            )
         values[f"project{number}"] = name
     if selection.projects:
-        names = ",".join(f":project{number}" for number in range(len(selection.projects)))
+        given = ",".join(f":project{number}" for number in range(len(selection.projects)))
         conditions.append(
-            f"c.project_id in (select id from projects where name in ({names}) or path in ({names}))"
+            f"c.project_id in (select id from projects where name in ({given}) or path in ({given}))"
         )
     for number, name in enumerate(selection.sources):
         if not source.execute("select 1 from sources where id = ?", (name,)).fetchone():
@@ -371,10 +435,10 @@ def _choose(source: sqlite3.Connection, selection: Selection) -> None:
         conditions.append(
             f"c.source in ({','.join(f':source{n}' for n in range(len(selection.sources)))})"
         )
-    if selection.since:
+    if selection.since is not None:
         values["since"] = _moment(selection.since, "--since")
         conditions.append("c.started_at >= :since")
-    if selection.until:
+    if selection.until is not None:
         values["until"] = _moment(selection.until, "--until", end=True)
         conditions.append("c.started_at < :until")
     ids = {
@@ -383,7 +447,7 @@ def _choose(source: sqlite3.Connection, selection: Selection) -> None:
             f"select c.id from conversations c where {' and '.join(conditions)}", values
         )
     }
-    if selection.where:
+    if selection.where is not None:
         # on its own, so that nothing in it can reach the other conditions
         try:
             ids &= {
@@ -1325,9 +1389,9 @@ def _verify(
     in_bytes = list(jobs.scan([path]))
     connection = sqlite3.connect(path.absolute().as_uri() + "?mode=ro", uri=True)
     chosen = {
-        new: (source_, session, old)
-        for new, source_, session, old in source.execute(
-            "select ch.new, c.source, c.session_id, c.id from temp.chosen ch "
+        new: (source_, session, old, title)
+        for new, source_, session, old, title in source.execute(
+            "select ch.new, c.source, c.session_id, c.id, c.title from temp.chosen ch "
             "join conversations c on c.id = ch.id"
         )
     }
@@ -1373,11 +1437,34 @@ def _verify(
                     collect()
         while waiting:
             collect()
+        in_texts = bool(report.found)
         for part in in_bytes:
             for encoding, kind in part.result():
                 _add_found(report, redactor, f"the file ({encoding})", kind)
+        if report.found and not in_texts:
+            for where, conversation, data in _all_bytes(connection, owners):
+                for kind in _in_blob(data, redactor):
+                    _add_found(report, redactor, where, kind, chosen.get(conversation))
     finally:
         connection.close()
+
+
+def _all_bytes(
+    connection: sqlite3.Connection, owners: dict[str, str]
+) -> Iterator[tuple[str, Any, bytes]]:
+    """(where, conversation, bytes) of every value: to say in which one something is that was only
+    found in the bytes of the file."""
+    for table in COPIED:
+        names = _columns(connection, table)
+        owner = owners.get(table) or ("t.conversation_id" if "conversation_id" in names else "null")
+        for row in _rows(connection, f"select t.*, {owner} as its_conversation from {table} t"):
+            for name in names:
+                value = row[name]
+                if isinstance(value, (str, bytes)) and len(value) >= 8:
+                    data = (
+                        value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+                    )
+                    yield f"{table}.{name}", row["its_conversation"], data
 
 
 def _in_blob(value: bytes, redactor: Redactor) -> Iterator[str]:
@@ -1391,15 +1478,18 @@ def _add_found(
     redactor: Redactor,
     where: str,
     kind: str,
-    conversation: tuple[str, str, int] | None = None,
+    conversation: tuple[str, str, int, str] | None = None,
 ) -> None:
     report.found[where, kind] += 1
     if conversation is None:
         return
-    source, session, number = conversation
+    source, session, number, title = conversation
     name = f"{source}/{session}"
     if redactor.redact(name) != name:
         name = str(number)
+    if name not in report.titles:
+        title = first_line(redactor.redact(title), 60)
+        report.titles[name] = "" if redactor.findings(title) else title
     names = report.conversations.setdefault((where, kind), [])
     if name not in names:
         names.append(name)
@@ -1452,8 +1542,14 @@ def _place_site(site: Path, place: Path, database: Path) -> None:
 # --------------------------------------------------------------------------- metadata.yml
 
 
-def metadata_text(name: str, title: str | None = None) -> str:
+def metadata_text(name: str, title: str | None = None, redacted: bool = True) -> str:
     """What is written beside the new database: a start for its own ``metadata.yml``."""
+    replaced = (
+        "Names, paths and secrets were\n"
+        "  replaced by placeholders: user-1, host-1, [secret:kind:fingerprint]."
+        if redacted
+        else "Nothing was redacted."
+    )
     return f"""{_MARK}: a start for your own; it is not overwritten once you take this line away.
 #
 #   datasette {name}.db -m metadata.yml
@@ -1469,19 +1565,24 @@ def metadata_text(name: str, title: str | None = None) -> str:
 #   file lies on.
 title: {json.dumps(title or "Conversations with AI coding tools", ensure_ascii=False)}
 description: >-
-  A selection of conversations, published with datasette-crystal. Names, paths and secrets were
-  replaced by placeholders: user-1, host-1, [secret:kind:fingerprint].
+  A selection of conversations, published with datasette-crystal. {replaced}
 databases:
   {json.dumps(name)}:
     allow_sql: true
 """
 
 
-def _write_metadata(out: Path, title: str | None) -> str | None:
-    """Writes ``metadata.yml`` beside ``out``, unless there is one that is not ours."""
+def _write_metadata(out: Path, options: Options, report: Report) -> None:
+    """Writes ``metadata.yml`` beside ``out``, unless there is one that is not ours. The database is in
+    its place by then, so a file that can't be written is a note in the report."""
     path = out.with_name("metadata.yml")
-    with contextlib.suppress(FileNotFoundError):
-        if not path.read_text("utf-8", "replace").startswith(_MARK):
-            return None
-    path.write_text(metadata_text(out.stem, title), encoding="utf-8")
-    return str(path)
+    try:
+        if os.path.lexists(path) and not path.read_text("utf-8", "replace").startswith(_MARK):
+            report.notes.append(
+                f"{path} left alone: it is not ours. Publish into a folder of its own to get one."
+            )
+            return
+        path.write_text(metadata_text(out.stem, options.title, options.redact), encoding="utf-8")
+        report.metadata = str(path)
+    except OSError as error:
+        report.notes.append(f"{path} was not written: {error.strerror or error}")

@@ -150,6 +150,14 @@ def publish_command(
     from .publish import Options, PublishError, Selection, publish
     from .secret_rules import RULES, RuleError, load_rules
 
+    for option, value in (
+        ("--static", static),
+        ("--report", report),
+        ("--rules", rules),
+        ("--title", title),
+    ):
+        if value is not None and not value.strip():
+            raise click.UsageError(f"{option} is empty")
     try:
         own = tuple(load_rules(Path(rules))) if rules else ()
     except (RuleError, OSError) as error:
@@ -198,6 +206,8 @@ def publish_command(
             Path(report).write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(printable(f"{report}: {error.strerror}")) from None
+    for note in result.notes:
+        echo(printable(note), err=True)
     if result.found:
         _print_found(result)
         sys.exit(1)
@@ -224,9 +234,12 @@ def _print_found(result: Any) -> None:
     table(rows, right={2})
     echo()
     names = sorted({name for names in result.conversations.values() for name in names})
+    for name in names[:10]:
+        title = result.titles.get(name)
+        echo(f"In {printable(name)}" + (f": {printable(title)}" if title else ""))
+    if len(names) > 10:
+        echo(f"and in {len(names) - 10} more; --report FILE lists them all.")
     if names:
-        some = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        echo(f"In {printable(some)}.")
         echo()
     echo(
         "`datasette crystal scan` shows what looks like a secret in the database. Then leave the\n"

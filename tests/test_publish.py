@@ -537,12 +537,32 @@ def test_report_says_in_which_conversation_and_it_can_be_left_out(source: Path) 
     arguments = ["publish", str(source), str(out), "--attachments"]
     result = CliRunner().invoke(crystal, arguments)
     assert result.exit_code == 1 and not out.exists()
-    assert "attachments.content" in result.output and "In toy/one." in result.output
+    assert "attachments.content" in result.output
+    assert "In toy/one: The failing test\n" in result.output
     # the fork shows the same message
     arguments += ["-x", "one", "-x", "toy/fork"]
     result = CliRunner().invoke(crystal, arguments)
     assert result.exit_code == 0, result.output
     assert session_ids(out) == ["other"]
+
+
+def test_secret_that_only_the_bytes_of_the_file_show(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said where it stands, also when the check of the texts does not see it."""
+    with sqlite3.connect(source) as db:
+        db.execute("update messages set content = ? where id = 1", ("use " + SECRETS["github"],))
+        db.execute("update conversations set title = 'By w.okonkwo@corp-mail.dev' where id = 1")
+    monkeypatch.setattr(
+        publishing, "_Texts", type("_Blind", (publishing._Texts,), {"harmless": lambda *_: True})
+    )
+    report_file = tmp_path / "report.json"
+    arguments = ["publish", str(source), str(tmp_path / "out.db"), "--report", str(report_file)]
+    result = CliRunner().invoke(crystal, arguments)
+    assert result.exit_code == 1
+    assert "the file (raw)" in result.output and "messages.content" in result.output
+    assert "In toy/one: By email-1@redacted.invalid\n" in result.output
+    assert found_in(result.output.encode() + report_file.read_bytes()) == []
 
 
 def test_value_that_is_no_secret_stays(source: Path) -> None:
@@ -615,7 +635,6 @@ def test_a_publication_is_one_sound_file(source: Path) -> None:
     check_invariants(out)
     assert query(out, "pragma application_id") == [(APPLICATION_ID,)]
     assert query(out, "pragma journal_mode") == [("delete",)]
-    assert stat.S_IMODE(out.stat().st_mode) == 0o644
     assert not list(out.parent.glob("out.db-*")) and not list(out.parent.glob(".out.db*"))
     assert report.verified and report.published and report.size == out.stat().st_size
     db = sqlite3.connect(out)
@@ -759,6 +778,14 @@ def test_selection(
         Selection(where="nope = 1"),
         Selection(where="1); drop table messages; --"),
         Selection(where="id < 0"),
+        # of unset variables of a shell
+        Selection(where=""),
+        Selection(since=""),
+        Selection(until=" "),
+        Selection(projects=("",)),
+        Selection(sources=("",)),
+        Selection(conversations=("",)),
+        Selection(excluded=("",)),
     ],
 )
 def test_bad_selection_is_one_line_and_leaves_nothing(source: Path, selection: Selection) -> None:
@@ -767,6 +794,37 @@ def test_bad_selection_is_one_line_and_leaves_nothing(source: Path, selection: S
         out_of(source, selection)
     assert "\n" not in str(error.value)
     assert sorted(source.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("option", ["--static", "--report", "--rules", "--title", "--where", "-x"])
+def test_option_that_says_nothing(source: Path, option: str) -> None:
+    before = sorted(source.parent.iterdir())
+    arguments = ["publish", str(source), str(source.with_name("out.db")), option, ""]
+    result = CliRunner().invoke(crystal, arguments)
+    assert result.exit_code in (1, 2) and isinstance(result.exception, SystemExit)
+    assert option.replace("-x", "--exclude") in result.output.splitlines()[-1]
+    assert sorted(source.parent.iterdir()) == before
+
+
+def test_unknown_project_names_those_there_are(tmp_path: Path) -> None:
+    source = tmp_path / "crystal.db"
+    store_all(
+        source,
+        *[
+            conversation(
+                f"s{number}",
+                [message(f"u{number}", "hello"), message(f"a{number}", "hi")],
+                cwd=f"/srv/project-{number:02}",
+                started_at=f"2026-11-{number + 1:02}T10:00:00.000Z",
+            )
+            for number in range(12)
+        ],
+    )
+    with pytest.raises(PublishError) as error:
+        out_of(source, Selection(projects=("shop",)))
+    # the last used ones
+    names = ", ".join(f"project-{number:02}" for number in range(11, 1, -1))
+    assert str(error.value) == f"there is no project 'shop'; there are: {names} and 2 more"
 
 
 def test_two_publications_are_equal_up_to_fingerprints(source: Path) -> None:
@@ -826,11 +884,84 @@ def test_dry_run_leaves_nothing(source: Path) -> None:
 
 def test_own_metadata_is_not_overwritten(source: Path) -> None:
     metadata = source.with_name("metadata.yml")
-    out_of(source)
-    assert "out.db" in metadata.read_text()
+    _, report = out_of(source)
+    assert "out.db" in metadata.read_text() and "were\n  replaced by" in metadata.read_text()
+    assert report.metadata == str(metadata) and not report.notes
     metadata.write_text("title: Mine\n")
-    out_of(source)
+    arguments = ["publish", str(source), str(source.with_name("out.db")), "--force"]
+    result = CliRunner().invoke(crystal, arguments)
+    assert result.exit_code == 0
+    assert f"{metadata} left alone: it is not ours." in result.output
+    assert f"Wrote {metadata}" not in result.output
     assert metadata.read_text() == "title: Mine\n"
+
+
+@pytest.mark.parametrize("kind", ["directory", "link"])
+def test_metadata_that_cannot_be_written_does_not_stop_the_rest(source: Path, kind: str) -> None:
+    metadata, out = source.with_name("metadata.yml"), source.with_name("out.db")
+    if kind == "directory":
+        metadata.mkdir()
+    else:
+        metadata.symlink_to(source.with_name("nowhere") / "m.yml")
+    result = CliRunner().invoke(crystal, ["publish", str(source), str(out)])
+    assert result.exit_code == 0 and f"{metadata} was not written: " in result.output
+    assert f"Wrote {out}" in result.output
+    check_invariants(out)
+
+
+def test_metadata_does_not_say_that_it_was_redacted_when_it_was_not(source: Path) -> None:
+    out_of(source, redact=False)
+    text = source.with_name("metadata.yml").read_text()
+    assert "Nothing was redacted." in text and "replaced" not in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+@pytest.mark.parametrize(
+    ("umask", "redact", "expected"),
+    [(0o022, True, 0o644), (0o077, True, 0o600), (0o002, True, 0o664), (0o022, False, 0o600)],
+)
+def test_who_may_read_a_publication(source: Path, umask: int, redact: bool, expected: int) -> None:
+    before = os.umask(umask)
+    try:
+        out, _ = out_of(source, redact=redact)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(out.stat().st_mode) == expected
+
+
+LEAVE_WAL = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("pragma journal_mode = wal").fetchall()
+db.execute("pragma wal_autocheckpoint = 0")
+db.execute("update messages set content = 'turnips again'")
+db.commit()
+os._exit(0)
+"""
+
+
+def test_what_was_to_be_written_to_the_database_before_is_not_written_to_the_new_one(
+    source: Path,
+) -> None:
+    out, _ = out_of(source)
+    subprocess.run([sys.executable, "-c", LEAVE_WAL, str(out)], check=True)
+    wal = source.with_name("out.db-wal")
+    assert wal.stat().st_size > 0
+    out_of(source, Selection(conversations=("fork",)))
+    assert not wal.exists() and not source.with_name("out.db-shm").exists()
+    check_invariants(out)
+    assert query(out, "select count(*) from messages where content like '%turnips%'") == [(0,)]
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_journal_of_a_database_that_is_gone(source: Path, ending: str) -> None:
+    journal = source.with_name(f"out.db{ending}")
+    journal.write_bytes(b"pages")
+    with pytest.raises(PublishError, match=f"out.db{ending} was left .* --force deletes it"):
+        publish(source, source.with_name("out.db"))
+    assert journal.read_bytes() == b"pages"
+    out_of(source)  # with force
+    assert not journal.exists()
 
 
 def test_import_into_a_publication_is_refused(source: Path, tmp_path: Path) -> None:
