@@ -10,6 +10,7 @@ from typing import Any
 
 from conftest import NOW, call, conversation, message, store_all
 
+from datasette_crystal import usage
 from datasette_crystal.model import Attachment, FileEdit
 
 #: What only a notebook may fall for: MathJax typesets what stands between dollar signs, and its own
@@ -91,4 +92,49 @@ def make(path: Path, payloads: Sequence[str]) -> None:
         connection.execute("update messages set kind = ? where position = 1", (payloads[0],))
         connection.execute("update tool_calls set status = ? where id = 1", (payloads[0],))
         connection.execute("update conversations set kind = ?", (payloads[0],))
+    connection.close()
+
+
+def make_for_notebooks(path: Path, payloads: Sequence[str]) -> None:
+    """The same, with hostile text in what only the notebooks show, and where they look: at the word
+    test, at tokens by model, at failed commands, at files that could not be read."""
+    payloads = [*payloads, *NOTEBOOK_PAYLOADS]
+    payloads = [payload.encode("utf-8", "replace").decode() for payload in payloads]
+    make(path, [f"{payload} test" for payload in payloads])
+    connection = sqlite3.connect(path)
+    connection.create_function("payload", 1, lambda number: payloads[number % len(payloads)])
+    connection.execute("update conversations set kind = 'main', cost_usd = null")
+    connection.execute(
+        "update messages set output_tokens = 1000 + id, input_tokens = 10 where kind = 'reply'"
+    )
+    connection.execute(
+        "update conversations set prompt_count = "
+        "(select sum(kind in ('prompt', 'command', 'shell')) from messages)"
+    )
+    connection.execute("update tool_calls set exit_code = 1")
+    connection.executescript(
+        "update tool_calls set status = 'error' where id % 3 > 0; delete from daily_usage;"
+        "delete from import_log; delete from source_files; delete from unknown_records"
+    )
+    for number in range(20):  # as many as the notebooks show
+        values = {"n": number}
+        connection.execute(
+            "insert into source_files (id, source, machine, root, path, size, mtime_ns, marker, "
+            "parser_version, outcome) select :n + 1, id, payload(:n), payload(:n), payload(:n), 1, 1, "
+            "'', 1, 'error' from sources",
+            values,
+        )
+        connection.execute(
+            "insert into unknown_records (source_file_id, location, type, sample) "
+            "values (:n + 1, payload(:n), payload(:n), payload(:n + 1))",
+            values,
+        )
+        connection.execute(
+            "insert into import_log (run_id, source, file_path, status, message, records, "
+            "kept_records, ignored_records, unknown_records, malformed_records, created_at) "
+            "select 1, id, payload(:n), 'error', payload(:n), 4, 1, 1, 1, 1, :day from sources",
+            values | {"day": "2026-12-01T00:00:00.000Z"},
+        )
+    usage.refresh(connection, [])
+    connection.commit()
     connection.close()

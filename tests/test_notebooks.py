@@ -25,7 +25,6 @@ from nbclient import NotebookClient
 from test_notebook import Audit
 from test_web_render import PAYLOADS
 
-from datasette_crystal import usage
 from datasette_crystal.cli import crystal, make_demo
 from datasette_crystal.notebook_files import FOLDER, NAMES, title, written_for
 
@@ -153,49 +152,8 @@ TABLE = {"table", "thead", "tbody", "tr", "th", "td", "div", "style", "p"}
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with hostile text in every field that a tool's files may fill, where the notebooks
-    show them: they look for the word test, for tokens by model, for failed commands."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.db"
-    payloads = [TITLE, TAG, *hostile_database.NOTEBOOK_PAYLOADS, *PAYLOADS]
-    payloads = [payload.encode("utf-8", "replace").decode() for payload in payloads]
-    hostile_database.make(path, [f"{payload} test" for payload in payloads])
-    connection = sqlite3.connect(path)
-    connection.create_function("payload", 1, lambda number: payloads[number % len(payloads)])
-    connection.execute("update conversations set kind = 'main', cost_usd = null")
-    connection.execute(
-        "update messages set output_tokens = 1000 + id, input_tokens = 10 where kind = 'reply'"
-    )
-    connection.execute(
-        "update conversations set prompt_count = "
-        "(select sum(kind in ('prompt', 'command', 'shell')) from messages)"
-    )
-    connection.execute("update tool_calls set exit_code = 1")
-    connection.executescript(
-        "update tool_calls set status = 'error' where id % 3 > 0; delete from daily_usage;"
-        "delete from import_log; delete from source_files; delete from unknown_records"
-    )
-    for number in range(20):  # as many as the notebooks show
-        values = {"n": number}
-        connection.execute(
-            "insert into source_files (id, source, machine, root, path, size, mtime_ns, marker, "
-            "parser_version, outcome) select :n + 1, id, payload(:n), payload(:n), payload(:n), 1, 1, "
-            "'', 1, 'error' from sources",
-            values,
-        )
-        connection.execute(
-            "insert into unknown_records (source_file_id, location, type, sample) "
-            "values (:n + 1, payload(:n), payload(:n), payload(:n + 1))",
-            values,
-        )
-        connection.execute(
-            "insert into import_log (run_id, source, file_path, status, message, records, "
-            "kept_records, ignored_records, unknown_records, malformed_records, created_at) "
-            "select 1, id, payload(:n), 'error', payload(:n), 4, 1, 1, 1, 1, :day from sources",
-            values | {"day": "2026-12-01T00:00:00.000Z"},
-        )
-    usage.refresh(connection, [])
-    connection.commit()
-    connection.close()
+    hostile_database.make_for_notebooks(path, [TITLE, TAG, *PAYLOADS])
     return path
 
 
