@@ -126,6 +126,7 @@ def write_site(
         raise SiteError(f"{database} is empty")
     beside = place.with_name(f".{place.name[:100]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
+        remove_remains(place)
         beside.mkdir(parents=True)
         site = _Site(connection, beside, title or DEFAULT_TITLE, indexing)
         with closing(_parts(site, Path(database), jobs)) as parts:
@@ -138,6 +139,32 @@ def write_site(
     finally:
         connection.close()
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_place(directory: Path) -> None:
+    """Raises :class:`SiteError` where a site can't be written, as a directory holds something else."""
+    _site_files(directory.resolve())
+
+
+def draft_of(directory: Path) -> Path:
+    """Where to write a site to look at it before it goes to ``directory``, on the same disk."""
+    return directory.with_name(f".{directory.name[:80]}.{secrets.token_hex(4)}.site")
+
+
+def remove_remains(directory: Path) -> None:
+    """Deletes what runs that were killed left beside the place of a site: folders that
+    :func:`write_site` wrote to before they were moved, also for a :func:`draft_of` it."""
+    name, draft = (re.escape(directory.name[:length]) for length in (100, 80))
+    remains = re.compile(
+        rf"\.{name}\.\d+-[0-9a-f]{{8}}\.tmp"
+        rf"|\.{draft}\.[0-9a-f]{{8}}\.site"
+        rf"|\.\.{draft}\.[0-9a-f]{{8}}\.site\.\d+-[0-9a-f]{{8}}\.tmp"
+    )
+    if not directory.parent.is_dir():
+        return
+    for path in directory.parent.iterdir():
+        if remains.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def place_site(site: Path, directory: Path) -> None:
@@ -377,8 +404,7 @@ class _Site:
         for asset in _ASSETS:
             self._write(f"assets/{asset}", _asset(asset))
         self._write(".nojekyll", b"")
-        names = [*self.written, MARKER]
-        self._write(MARKER, "\n".join((_MARKER_HEAD, *sorted(names))) + "\n")
+        self._write(MARKER, _marker_text({*self.written, MARKER}))
         return SiteReport(
             directory=place,
             conversations=len(rows),
@@ -443,7 +469,7 @@ class _Site:
             view |= {
                 "runs": blocks.runs(messages, row["parent_title"] or "", parent_href),
                 "page": page,
-                "outline": outline(lines, first, PAGE_SIZE, links),
+                "outline": outline(lines, shown, PAGE_SIZE, links),
                 "pager": pager(page, pages, links),
             }
             name = f"conversations/{folder}/{_page_file(page)}"
@@ -702,6 +728,10 @@ _OURS = re.compile(
 )
 
 
+def _marker_text(names: Iterable[str]) -> str:
+    return "\n".join((_MARKER_HEAD, *sorted(names))) + "\n"
+
+
 def _site_files(place: Path) -> set[str] | None:
     """The files of the site that a directory holds; ``None`` where there is no directory. Raises
     :class:`SiteError` where it holds something else."""
@@ -739,16 +769,23 @@ def _put_in_place(beside: Path, place: Path, known: set[str] | None) -> None:
         raise SiteError(
             f"{place / strangers[0]} is no file of the site that is there: move it away first"
         )
-    # pages that lead to others come last, and the list of all files before anything is deleted
-    names.sort(key=lambda name: (name == MARKER, "/" not in name, name))
+    # Stopped at any time, this can be taken up again: what was there and what comes is listed before
+    # anything is moved, and what is left is listed when the rest is gone. Pages that lead to others
+    # come last.
+    listed = beside / f"{MARKER}-all"
+    listed.write_text(_marker_text({*known, *names}), encoding="utf-8")
+    os.replace(listed, place / MARKER)
+    names.sort(key=lambda name: ("/" not in name, name))
     for name in names:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(beside / name, place / name)
+        if name != MARKER:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(beside / name, place / name)
     for name in sorted(known.difference(names)):
         (place / name).unlink(missing_ok=True)
     for left in sorted({str(Path(name).parent) for name in known}, reverse=True):
         if left != "." and (place / left).is_dir() and not any((place / left).iterdir()):
             (place / left).rmdir()
+    os.replace(beside / MARKER, place / MARKER)
 
 
 def _files_in(folder: Path) -> Iterator[str]:

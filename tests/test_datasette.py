@@ -548,6 +548,14 @@ async def test_saved_query(path: Path, name: str) -> None:
 
 
 @pytest.mark.asyncio
+async def test_the_passage_is_where_the_words_are(path: Path) -> None:
+    """In the text, or in what the model thought."""
+    datasette = await serve(path)
+    found = await rows(datasette, f"{ARCHIVE}/answers_that_mention.json?words=perhaps")
+    assert ["»perhaps« the cache" in row["passage"] for row in found] == [True]
+
+
+@pytest.mark.asyncio
 async def test_saved_queries_are_listed(path: Path) -> None:
     datasette = await serve(path)
     # the page of a database in 1.0 lists the first five, and links to a list of all

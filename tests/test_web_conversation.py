@@ -200,6 +200,26 @@ async def test_the_outline_lists_prompts(path: Path) -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "query, here",
+    [("show=failed", []), ("show=edits", []), ("q=zebra", []), ("q=picture", ["m-u2"])],
+)
+async def test_the_outline_stays_whole_when_messages_are_left_out(
+    path: Path, query: str, here: list[str]
+) -> None:
+    datasette = await serve(path)
+    text = await html(datasette, f"{address(datasette)}?{query}")
+    outline = re.search(r'<details class="c-outline".*?</details>', text, re.S)
+    assert outline and "3 prompts" in outline[0]
+    links = re.findall(r'href="([^"]*)"', outline[0])
+    assert [link.rpartition("#")[2] for link in links] == ["m-u1", "m-u2", "m-u3"]
+    # what is not on this page is on the page with all messages
+    assert [link[1:] for link in links if link.startswith("#")] == here
+    for link in links:
+        assert link.startswith("#") or ("show=" not in link and "q=" not in link)
+
+
+@pytest.mark.asyncio
 async def test_neighbours(path: Path) -> None:
     datasette = await serve(path)
     text = await html(datasette, address(datasette))

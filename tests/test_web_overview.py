@@ -8,7 +8,8 @@ import json
 import re
 import socket
 import sqlite3
-from datetime import date, timezone
+from dataclasses import replace
+from datetime import date, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -809,3 +810,84 @@ def test_dollars_and_percent() -> None:
     assert [overview.percent(*n) for n in ((0, 10), (1, 3), (1, 10_000), (10, 10), (1, 0))] == [
         "0 %", "33.3 %", "< 0.1 %", "100 %", "0 %",
     ]  # fmt: skip
+
+
+# --------------------------------------------------------------------------- what is said beside
+
+
+@pytest.mark.parametrize(
+    "sources, numbers",
+    [
+        (["codex", "claude-code"], [2, 1]),
+        (["claude-code", "codex"], [1, 2]),
+        (["cursor", "a-tool", "copilot", "trae"], [3, 5, 0, 4]),
+        (["one", "two", "codex"], [5, 4, 2]),
+    ],
+)
+def test_a_source_keeps_its_colour(sources: list[str], numbers: list[int]) -> None:
+    assert overview.source_colours(sources) == numbers
+
+
+def test_colours_of_sources_are_those_of_the_stylesheets() -> None:
+    static = Path(overview.__file__).parent.parent / "static"
+    for name in ("crystal-conversation.css", "crystal-site.css"):
+        rules = re.findall(
+            r"\.c-source-([\w-]+)::before \{\s*background: var\(--c-series-(\d)\)",
+            (static / name).read_text(encoding="utf-8"),
+        )
+        assert {source: int(number) - 1 for source, number in rules} == overview.SOURCE_COLOURS
+
+
+@pytest.mark.asyncio
+async def test_charts_and_legend_have_the_colours_of_the_sources(path: Path) -> None:
+    datasette = await serve(path)
+    for query in ("", "?source=codex", "?from=2026-11-20"):
+        text = await text_of(datasette, PAGE + query)
+        legend = re.findall(r'<rect class="c-s(\d)"[^>]*/></svg>\s*(?:<a [^>]*>)?([^<]+)<', text)
+        assert legend
+        for number, name in legend:
+            assert {"claude-code": "2", "codex": "3"}[name.strip().lower()] == number, query
+        drawn = set(re.findall(r'<path class="c-s(\d)"', text))
+        assert drawn <= {number for number, _ in legend} and drawn
+
+
+@pytest.mark.asyncio
+async def test_days_are_counted_back_from_the_newest_and_that_is_said(path: Path) -> None:
+    datasette = await serve(path)
+    text = await text_of(datasette, f"{PAGE}?days=7")
+    newest = date(2026, 11, 20)
+    assert ("days to 20 Nov 2026, the newest here" in text) is (newest < date.today())
+    page = overview.Page(
+        None,
+        None,
+        overview.Filters(),
+        newest,
+        newest,
+        newest + timedelta(days=1),
+        {},  # type: ignore[arg-type]
+    )
+    assert page.counted_to() is None
+    assert replace(page, latest=newest + timedelta(days=2)).counted_to() == "20 Nov 2026"
+
+
+@pytest.mark.asyncio
+async def test_lists_of_prompts_are_said_beside_the_conversations(path: Path) -> None:
+    datasette = await serve(path)
+    text = await text_of(datasette, PAGE)
+    assert "1 of them subagents, and 1 list of prompts whose conversation is gone" in text
+    text = await text_of(datasette, f"{PAGE}?source=codex")
+    assert "whose conversation is gone" not in text
+
+
+@pytest.mark.asyncio
+async def test_undated_tokens_come_last(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "my archive.db"
+    copy.write_bytes(path.read_bytes())
+    connection = sqlite3.connect(copy)
+    connection.execute("update daily_usage set day = 'undated' where day = '2026-11-12'")
+    connection.commit()
+    connection.close()
+    datasette = await serve(copy)
+    url = "/my+archive/tokens_by_day.json?source=&_shape=array"
+    days = [row["day"] for row in (await datasette.client.get(url)).json()]
+    assert days == ["2026-11-20", "2026-11-10", "undated"]

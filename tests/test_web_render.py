@@ -701,3 +701,12 @@ def test_paths_below_the_working_directory() -> None:
     )
     assert blocks.shorten_path("C:\\x\\a.py", "C:\\x") == "a.py"
     assert blocks.shorten_path("/a.py", None) == "/a.py"
+
+
+def test_the_start_of_a_subagent_in_the_background_is_no_result() -> None:
+    def result(name: str, output: str) -> str:
+        return blocks._result(name, output, {"status": "ok", "output_length": len(output)}, [])
+
+    assert result("agent", "Async agent launched successfully. (internal)\nagentId: 1") == ""
+    assert result("agent", "Done.") == "Done."
+    assert result("other", "Async agent launched") == "Async agent launched"

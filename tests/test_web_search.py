@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -253,7 +254,7 @@ async def test_pages(tmp_path: Path) -> None:
         assert sorted(uids) == [f"u{i}" for i in range(7)]
         if not sort:
             assert uids == [f"u{i}" for i in reversed(range(7))]
-    # tool calls go on by id
+    # tool calls of one time go on by id
     messages = [
         message("u0", "go"),
         message("a0", "", tool_calls=[call(input=f'{{"command":"walrus {i}"}}') for i in range(5)]),
@@ -268,6 +269,58 @@ async def test_pages(tmp_path: Path) -> None:
         "Bash: walrus 2",
         "Bash: walrus 1",
     ]
+
+
+@pytest.mark.asyncio
+async def test_tool_calls_are_found_newest_first(tmp_path: Path) -> None:
+    """By their times, whatever was imported first; those without a time last; each once."""
+    times = [at(5), at(50), None, at(20), None, at(50), at(1)]
+    calls = [
+        call(
+            input=f'{{"command":"walrus {i}"}}',
+            started_at=time,
+            status="error" if i in (0, 4) else "denied" if i == 3 else "ok",
+        )
+        for i, time in enumerate(times)
+    ]
+    path = tmp_path / "my archive.db"
+    store_all(path, conversation("t", [message("u", "go"), message("a", "", tool_calls=calls)]))
+    datasette = await serve(path)
+    expected = ["5", "1", "3", "0", "6", "4", "2"]
+
+    async def walk(**parameters: str) -> list[str]:
+        url = f"{PAGE}.json?{urlencode({'q': 'walrus', 'in': 'commands'} | parameters)}"
+        titles: list[str] = []
+        for _ in range(9):
+            data = (await datasette.client.get(url)).json()
+            titles += [hit["title"].split()[-1] for hit in data["tool_calls"]]
+            if not data["next_url"]:
+                break
+            url = re.sub("^.*?/prefix", "", data["next_url"])
+        return titles
+
+    for size in ("1", "2", "3", "7", "50"):
+        assert await walk(size=size) == expected
+    assert await walk(size="2", failed="1") == ["3", "0", "4"]
+    page = (await get(datasette, q="walrus", **{"in": "commands"})).text
+    assert re.search(r">7</span> tool calls, newest first", page)
+    link = re.search(r'<a href="([^"]+)">Failures only</a>', page)
+    assert link
+    failures = (await follow(datasette, unescape(link[1]))).text
+    assert re.search(r">3</span> tool calls, newest first", failures)
+    assert '<input type="hidden" name="failed" value="1">' in failures
+    assert (
+        "tool calls, newest"
+        not in (await get(datasette, q="walrus", size="2", **{"in": "commands"})).text
+    )
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_said_of_words_and_of_a_word(path: Path) -> None:
+    datasette = await serve(path)
+    assert "No message holds this." in (await get(datasette, q="nowheretobefound")).text
+    several = (await get(datasette, q="nowhere tobefound")).text
+    assert "No message holds all of these words." in several
 
 
 @pytest.mark.asyncio
@@ -418,6 +471,7 @@ async def test_no_search_is_an_error(path: Path, typed: str) -> None:
         "page",
         "size",
         "before",
+        "failed",
     ],
 )
 async def test_no_parameter_is_an_error(path: Path, name: str) -> None:

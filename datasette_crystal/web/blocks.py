@@ -378,6 +378,10 @@ _CODEX_HEAD = re.compile(
 )
 
 
+#: What Claude Code gives the model in place of what a subagent in the background will say.
+_LAUNCHED = "Async agent launched"
+
+
 def _result(
     family: str, output: str, row: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
 ) -> str:
@@ -391,6 +395,8 @@ def _result(
         return ""
     if row["output_length"] and row["output_length"] > len(output):
         return plural(row["output_length"], "character")
+    if family == "agent" and body.startswith(_LAUNCHED):
+        return ""
     if not body:
         return "no output" if row["status"] == "ok" and family == "shell" else ""
     lines = body.count("\n") + 1

@@ -232,7 +232,6 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
         return await render_page(
             datasette, request, "_crystal_fragment.html", view | {"bare": True}, CONVERSATION
         )
-    first = (page - 1) * PAGE_SIZE
     listed = None
     if row["cost_usd"] is None:
         tokens = (await db.execute(TOKENS_SQL, {"id": row["id"]})).rows
@@ -246,7 +245,7 @@ async def _page(datasette: Any, request: Any, db: Any, row: dict[str, Any]) -> A
             }
             for name, label in FILTERS.items()
         ],
-        "outline": outline(chosen, first, PAGE_SIZE, linker),
+        "outline": outline(lines, shown, PAGE_SIZE, linker),
         "pager": pager(page, pages, linker),
         "missing": bool(asked.message) and not known,
         "facts": facts(row, listed),
@@ -389,14 +388,17 @@ def list_price(tokens: Sequence[Any], row: Mapping[str, Any]) -> Listed | None:
     write); a tool that counts whole conversations only has them in ``row``. ``None`` where no
     tokens are recorded."""
     names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    counted = [tuple(part) for part in tokens if any(part[1:])]
+    counted = [tuple(part)[:5] for part in tokens if any(tuple(part)[1:])]
     if not counted and any(row[name] for name in names):
         counted = [(row["model"], *(row[name] for name in names))]
     if not counted:
         return None
-    prices = [(part[0], cost.list_price_usd(*part, row["started_at"])) for part in counted]
+    prices = [
+        (name, cost.list_price_usd(name, input, output, read, write, row["started_at"]))
+        for name, input, output, read, write in counted
+    ]
     known = [price for _, price in prices if price is not None]
-    without = {model or "no model named" for model, price in prices if price is None}
+    without = {name or "no model named" for name, price in prices if price is None}
     return Listed(sum(known) if known else None, tuple(sorted(without)))
 
 
@@ -410,7 +412,7 @@ def facts(row: Mapping[str, Any], listed: Listed | None = None) -> list[dict[str
         ("Tool calls", blocks.number(row["tool_call_count"]), ""),
     ]
     if row["error_count"]:
-        found.append(("Errors", blocks.number(row["error_count"]), "c-bad"))
+        found.append(("Failures", blocks.number(row["error_count"]), "c-bad"))
     if read:
         found.append(("Tokens in", blocks.number(read), ""))
     if row["cache_read_tokens"]:

@@ -85,8 +85,6 @@ def _address(
 ) -> str | None:
     conversation = row.number("id" if table == "conversations" else "conversation_id")
     message = row.number("id" if table == "messages" else "message_id")
-    if column == "conversation_id" and table in TABLES:
-        return None  # Datasette links it to the row, with its title
     if table == "conversations" or (table is None and column == "title" and message is None):
         source, session_id = row.get("source"), row.get("session_id")
         if isinstance(source, str) and isinstance(session_id, str):

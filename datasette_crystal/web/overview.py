@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import Any
@@ -39,6 +39,8 @@ MEASURES = ("conversations", "prompts", "tokens", "cost")
 
 #: Days before this one are a wrong clock's: they count, and are not drawn.
 FIRST_DAY = date(2020, 1, 1)
+#: The colours of the tools, which ``c-source-…`` of the stylesheets have, too.
+SOURCE_COLOURS = {"copilot": 0, "claude-code": 1, "codex": 2, "cursor": 3, "trae": 4}
 #: Series of a chart; what is left is the last one, "other".
 _SERIES = 5
 _MOST_ROWS = 400_000
@@ -735,6 +737,7 @@ class Page:
             ),
             "period": (charts.day_text(first), charts.day_text(last)) if first and last else None,
             "presets": self._presets(),
+            "counted_to": self.counted_to(),
             "source_options": sorted(self.labels.sources.items(), key=lambda item: item[1].lower()),
             "project_options": sorted(
                 self.labels.projects.items(), key=lambda item: item[1].lower()
@@ -751,6 +754,9 @@ class Page:
             "total": total,
             "models": self._models(added),
             "unpriced": self._unpriced(added),
+            "costly_href": self.links.query(
+                "which_conversations_cost_most", "conversations", source=self.filters.source
+            ),
             "without_tokens": sorted(
                 self.labels.of("source", source)
                 for source, sums in added.by_source.items()
@@ -797,6 +803,12 @@ class Page:
             return None, None
         return (first, last) if first <= last else (None, None)
 
+    def counted_to(self) -> str | None:
+        """The newest day, which "7 days" counts back from, where that is not today."""
+        if not self.newest or self.newest >= self.latest - timedelta(days=1):
+            return None
+        return charts.day_text(self.newest)
+
     def _presets(self) -> list[dict[str, Any]]:
         cleared = {"from": None, "to": None}
         found = [
@@ -833,6 +845,11 @@ class Page:
     def _figures(self, total: Sums) -> list[dict[str, Any]]:
         links, scope = self.links, self.links.scope
         subagents = self.kinds.get("subagent", 0)
+        histories = self.kinds.get("prompt-history", 0)
+        beside = [f"{whole(subagents)} of them subagents"] if subagents else []
+        if histories:
+            lists = "1 list" if histories == 1 else f"{whole(histories)} lists"
+            beside.append(f"and {lists} of prompts whose conversation is gone")
         kinds = {"kind__not": "prompt-history"}
         cost_note = cost.LABEL
         if total.recorded and not total.priced:
@@ -844,7 +861,7 @@ class Page:
             {
                 "label": "Conversations",
                 "value": total.conversations,
-                "note": f"{whole(subagents)} of them subagents" if subagents else "",
+                "note": ", ".join(beside),
                 "href": links.table(
                     "conversations",
                     scope.times("started_at"),
@@ -869,7 +886,9 @@ class Page:
             {
                 "label": "Tool calls",
                 "value": total.tool_calls,
-                "note": f"{whole(total.errors)} errors" if total.errors else "no errors",
+                "note": _count(total.errors, "failure", "failures")
+                if total.errors
+                else "no failures",
                 "href": self._calls(),
             },
             {
@@ -1022,9 +1041,14 @@ class Page:
                 grids[measure][row][index] += amount
         hrefs = {span: self._span(span, unit) for span in spans}
         found = []
+        colours = source_colours(shown) if by == "source" else list(range(len(shown)))
+        colours += [n for n in range(_SERIES + 1) if n not in colours][: len(names) - len(shown)]
         for name, grid in zip(MEASURES, grids, strict=True):
             write = dollars if name == "cost" else short
             drawn = charts.stacked(spans, names, grid, write)
+            drawn = replace(
+                drawn, layers=[(colours[number], path) for number, path in drawn.layers]
+            )
             found.append(
                 {
                     "name": name,
@@ -1041,7 +1065,7 @@ class Page:
                 }
             )
         legend = [
-            {"name": name, "number": number, "href": self._legend_link(by, shown, number)}
+            {"name": name, "number": colours[number], "href": self._legend_link(by, shown, number)}
             for number, name in enumerate(names)
         ]
         return {"charts": found, "legend": legend, "unit": unit, "series": names}
@@ -1232,6 +1256,16 @@ class Page:
                 }
             )
         return found
+
+
+def source_colours(sources: Sequence[str]) -> list[int]:
+    """Numbers of the series colours, from 0, for the sources of a chart: the same source has the
+    same one everywhere (as ``c-source-…`` in the stylesheets); others get what is left."""
+    free = [n for n in range(_SERIES, -1, -1) if n not in map(SOURCE_COLOURS.get, sources)]
+    return [
+        SOURCE_COLOURS[source] if source in SOURCE_COLOURS else (free.pop(0) if free else _SERIES)
+        for source in sources
+    ]
 
 
 def _count(number: int, one: str, many: str) -> str:

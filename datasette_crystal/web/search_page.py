@@ -85,6 +85,7 @@ class Form:
     since: str = ""
     until: str = ""
     outputs: bool = False
+    failed: bool = False
     sort: str = ""
     page: int = 1
     size: int = PAGE_SIZE
@@ -121,6 +122,7 @@ class Form:
             since=day("since"),
             until=day("until"),
             outputs=text("outputs") == "1",
+            failed=text("failed") == "1",
             sort="best" if text("sort") == "best" else "",
             page=number("page", 1, MAX_PAGE),
             size=number("size", PAGE_SIZE, MAX_SIZE),
@@ -136,8 +138,9 @@ class Form:
             value = getattr(form, name)
             if value:
                 found[self.NAMES.get(name, name)] = value[:1000]
-        if form.outputs:
-            found["outputs"] = "1"
+        for name in ("outputs", "failed"):
+            if getattr(form, name):
+                found[name] = "1"
         if form.page > 1:
             found["page"] = str(form.page)
         if form.size != PAGE_SIZE:
@@ -163,6 +166,8 @@ class Found:
     more_titles: bool = False
     calls: list[dict[str, Any]] = field(default_factory=list)
     more_calls: bool = False
+    #: How many calls there are, where all were looked at.
+    total_calls: int | None = None
     before: int | None = None
     counts: dict[tuple[str, str], int] | None = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
@@ -574,8 +579,8 @@ def _project_and_days(where: Where, form: Form, column: str) -> None:
 
 
 async def _calls(this: Look, found: Found) -> None:
-    """Tool calls, the newest first, a range of ids after the other until there are enough or the
-    time is up: there is no index of their texts."""
+    """Tool calls, the newest first and those without a time last, a range of them after the other
+    until there are enough or the time is up: there is no index of their texts."""
     form = this.form
     if form.kind or form.role or form.file:
         return
@@ -587,6 +592,8 @@ async def _calls(this: Look, found: Found) -> None:
         where.add("c.source = :source", source=form.source)
     if form.tool:
         where.add("t.name = :tool", tool=form.tool)
+    if form.failed:
+        where.add("t.status in ('error', 'denied', 'interrupted')")
     _project_and_days(where, form, "t.started_at")
     sql = (
         "select t.id, t.title, t.name, t.status, t.exit_code, t.started_at as timestamp, "
@@ -595,38 +602,42 @@ async def _calls(this: Look, found: Found) -> None:
         "p.name as project from tool_calls t "
         "cross join conversations c on c.id = t.conversation_id "
         "left join projects p on p.id = c.project_id join messages m on m.id = t.message_id "
-        f"where t.id > :after and t.id <= :upto {where.sql('and')} "
-        "order by t.id desc limit :limit"
+        f"where {{range}} {where.sql('and')} "
+        "order by t.started_at desc, t.id desc limit :limit"
     )
-    top = (await _ask(this.db, "select max(id) from tool_calls", {}))[0][0] or 0
-    upto = min(form.before - 1 if form.before else top, top)
+    total = (await _ask(this.db, "select count(*) from tool_calls", {}))[0][0]
+    place = await _place_of_call(this.db, form.before)
+    looked = 0
     # a part of Datasette's limit: other queries want to run, too
     until = time.monotonic() + this.limit / 1000 * (0.8 if only else 0.3)
     step = 1000 if form.outputs else 5000
     rows: list[Any] = []
-    while upto > 0 and len(rows) <= size and (left := until - time.monotonic()) > 0:
-        after = max(0, upto - step)
-        parameters = where.parameters | {
-            "after": after,
-            "upto": upto,
-            "limit": size + 1 - len(rows),
-        }
+    while place is not None and len(rows) <= size and (left := until - time.monotonic()) > 0:
         try:
-            rows += await _ask(this.db, sql, parameters, left * 1000)
+            end = await _place_after(this.db, place, step, left * 1000)
+            range_, bounds = _between(place, end)
+            parameters = where.parameters | bounds | {"limit": size + 1 - len(rows)}
+            rows += await _ask(this.db, sql.format(range=range_), parameters, left * 1000)
         except _interrupted():
             if step <= 50:
                 break
             step //= 4
             continue
-        upto = after
+        place = end
+        looked += step
         step = min(step * 2, 50_000)
     found.more_calls = len(rows) > size
     if found.more_calls:
         found.before = rows[size - 1]["id"]
-    elif upto > 0:
-        found.before = upto + 1
+    elif place is not None:
+        found.before = place[1]
         if only:
-            found.notes.append(f"Looked through the newest {top - upto:,} of {top:,} tool calls.")
+            found.notes.append(
+                f"Looked through {'the newest ' if not form.before else ''}{min(looked, total):,} "
+                f"of {total:,} tool calls."
+            )
+    elif not form.before:
+        found.total_calls = len(rows)
     rows = rows[:size]
     outputs = await _output_parts(this, [row["id"] for row in rows]) if form.outputs else {}
     found.calls = [
@@ -644,6 +655,59 @@ async def _calls(this: Look, found: Found) -> None:
         }
         for row in rows
     ]
+
+
+#: Where a walk through the tool calls stands: after the one of (time or ``None``, id).
+_Place = tuple[str | None, int]
+_BEGINNING: _Place = ("~", 0)  # later than every time
+_UNTIMED: _Place = (None, 2**62)  # before the first of those without a time
+
+
+async def _place_of_call(db: Any, before: int | None) -> _Place | None:
+    """Where the call of this number stands; ``None`` where there is no such call."""
+    if before is None:
+        return _BEGINNING
+    if before == _UNTIMED[1]:
+        return _UNTIMED
+    row = (await _ask(db, "select started_at, id from tool_calls where id = :id", {"id": before}))[
+        :1
+    ]
+    return (row[0][0], row[0][1]) if row else None
+
+
+def _between(start: _Place, end: _Place | None) -> tuple[str, dict[str, Any]]:
+    """The condition of the calls after ``start`` up to ``end``, or to the last one of those with a
+    time (``start`` has one) or of those without."""
+    if start[0] is None:
+        condition = "t.started_at is null and t.id < :start_id"
+        values: dict[str, Any] = {"start_id": start[1]}
+    else:
+        condition = "(t.started_at, t.id) < (:start, :start_id)"
+        values = {"start": start[0], "start_id": start[1]}
+    if end is not None and end[0] == start[0] is None:
+        condition += " and t.id >= :end_id"
+        values["end_id"] = end[1]
+    elif end is not None and end[0] is not None:
+        condition += " and (t.started_at, t.id) >= (:end, :end_id)"
+        values |= {"end": end[0], "end_id": end[1]}
+    return condition, values
+
+
+async def _place_after(db: Any, start: _Place, step: int, limit: float) -> _Place | None:
+    """Where a walk stands ``step`` calls after ``start``, from the index alone; after the last call
+    with a time begin those without. ``None``: at the end of all."""
+    condition, values = _between(start, None)
+    rows = await _ask(
+        db,
+        f"select t.started_at, t.id from tool_calls t where {condition} "
+        "order by t.started_at desc, t.id desc limit 1 offset :step",
+        values | {"step": step - 1},
+        limit,
+    )
+    if rows:
+        return (rows[0][0], rows[0][1])
+    untimed = await _ask(db, "select 1 from tool_calls where started_at is null limit 1", {}, limit)
+    return _UNTIMED if start[0] is not None and untimed else None
 
 
 async def _output_parts(this: Look, ids: list[int]) -> dict[int, Passage]:
@@ -838,6 +902,8 @@ def _merge(form: Form, every: list[Found]) -> Found:
         merged.titles = merged.titles[start:end]
     else:
         merged.titles = merged.titles[:5]
+    if all(found.total_calls is not None for found in every):
+        merged.total_calls = len(merged.calls)
     merged.calls = merged.calls[: form.size if form.place == "commands" else 5]
     return merged
 

@@ -204,21 +204,22 @@ def _attachment(row: Any, linker: Linker) -> blocks.Attachment:
 
 
 def outline(
-    chosen: Sequence[Any], first: int, page_size: int, linker: Linker
+    lines: Sequence[Any], shown: Sequence[Any], page_size: int, linker: Linker
 ) -> list[dict[str, Any]]:
-    """The prompts among ``chosen`` as links; of very many those of the page that begins at ``first``,
-    and of every other page the first."""
+    """The prompts among ``lines`` as links, to their place on this page where they are ``shown``,
+    else to the page that has them; of very many those of this page, and of every other page the
+    first."""
     prompts = [
         (place, line)
-        for place, line in enumerate(chosen)
+        for place, line in enumerate(lines)
         if line["kind"] in ("prompt", "command", "shell", "answer", "task")
     ]
     entries: list[dict[str, Any]] = []
     all_of_them = len(prompts) <= OUTLINE_SIZE
     pages_seen: set[int] = set()
-    last = first + page_size
+    positions = {line["position"] for line in shown}
     for place, line in prompts:
-        here = first <= place < last
+        here = line["position"] in positions
         page = place // page_size
         if not here and not all_of_them:
             if page in pages_seen or len(pages_seen) > OUTLINE_SIZE:
