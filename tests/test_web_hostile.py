@@ -229,6 +229,31 @@ async def test_a_fault_of_ours_is_not_called_the_databases(
     assert "ours" in response.text and "wrong type" not in response.text
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("text", "is_its_fault"),
+    [
+        ("no such table: messages", True),
+        ("no such column: m.uid", True),
+        ("database disk image is malformed", True),
+        ("database is locked", False),
+        ("disk I/O error", False),
+    ],
+)
+async def test_what_passes_is_not_called_the_databases(
+    tmp_path: Path, text: str, is_its_fault: bool
+) -> None:
+    from datasette.utils.sqlite import sqlite3 as sqlite
+
+    from datasette_crystal.web.pages import foreign
+
+    fill(tmp_path / "good.db")
+    datasette = await serve(tmp_path / "good.db")
+    problem = await foreign(datasette.databases["good"], sqlite.OperationalError(text))
+    assert (problem is not None) == is_its_fault
+    assert problem is None or text in problem
+
+
 def test_no_time_gives_no_duration() -> None:
     good = "2026-11-30T10:00:00.000Z"
     assert milliseconds_between(good, "2026-11-30T10:00:01.500Z") == 1500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -146,6 +147,9 @@ async def foreign(db: Any, error: Exception) -> str | None:
     if db is None:
         return None
     if isinstance(error, sqlite3.DatabaseError):
+        # not what passes, such as "database is locked"
+        if not re.match("no such|malformed|database disk image|file is not", str(error)):
+            return None
         return (
             f"{db.name} is not as datasette-crystal makes its databases: {error}. An import brings "
             "one of an earlier version up to date."
