@@ -276,11 +276,19 @@ def _text(value: bytes) -> str:
 
 
 def _check_site(site: Path, options: Options) -> None:
-    place = site.absolute()
+    from .static_site import SiteError, check_place, remove_remains
+
+    place = site.resolve()
     if not place.parent.is_dir():
         raise PublishError(f"the directory {place.parent} does not exist")
     if place.is_dir() and any(place.iterdir()) and not options.force and not options.dry_run:
         raise PublishError(f"{site} is not empty; --force brings a site there up to date")
+    try:
+        if not options.dry_run:
+            check_place(place)
+        remove_remains(place)
+    except (SiteError, OSError) as error:
+        raise PublishError(str(error)) from None
 
 
 def _check_place(database: Path, out: Path, options: Options) -> None:
@@ -1497,12 +1505,11 @@ def _add_found(
 
 def _write_site(path: Path, jobs: Jobs | None, options: Options, report: Report) -> Path | None:
     """Writes the static site beside its place and checks the bytes of every file of it."""
-    from .static_site import SiteError
+    from .static_site import SiteError, draft_of
 
     assert options.static is not None
     write_site = site_writer()
-    place = options.static.absolute()
-    site = place.with_name(f".{place.name}.{secrets.token_hex(4)}.site")
+    site = draft_of(options.static.resolve())
     try:
         report.static_files = write_site(
             path, site, title=options.title, jobs=jobs.jobs if jobs else options.jobs

@@ -875,6 +875,16 @@ def test_nothing_but_a_publication_is_overwritten(source: Path, tmp_path: Path) 
         publish(source, out)
 
 
+def test_folder_that_holds_something_else_is_no_place_for_a_site(source: Path) -> None:
+    """It is said before anything is published."""
+    folder = source.with_name("photos")
+    folder.mkdir()
+    (folder / "cat.txt").write_text("meow")
+    with pytest.raises(PublishError, match="no site of datasette-crystal"):
+        out_of(source, static=folder)
+    assert sorted(path.name for path in source.parent.iterdir()) == ["crystal.db", "photos"]
+
+
 def test_dry_run_leaves_nothing(source: Path) -> None:
     before = sorted(source.parent.iterdir())
     _, report = out_of(source, dry_run=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shutil
 import socketserver
@@ -28,7 +29,14 @@ from datasette_crystal import static_site
 from datasette_crystal.cli import make_demo
 from datasette_crystal.model import Attachment
 from datasette_crystal.site_index import SiteIndex, terms_of
-from datasette_crystal.static_site import SiteError, folder_name, place_site, write_site
+from datasette_crystal.static_site import (
+    SiteError,
+    draft_of,
+    folder_name,
+    place_site,
+    remove_remains,
+    write_site,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -535,6 +543,87 @@ def test_a_run_that_fails_leaves_the_site(tmp_path: Path, monkeypatch: pytest.Mo
         write_site(tmp_path / "c.db", site)
     assert files(site) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.db", "site"]
+
+
+class _Killed(BaseException):
+    pass
+
+
+def test_a_run_that_was_stopped_midway_is_made_good_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it stops while files are moved and deleted: nothing of the site before is left, into
+    a site that was there and into an empty directory."""
+    small(tmp_path / "one.db", message("u1", "turnips"), message("a1", "Hi"), session_id="one")
+    small(tmp_path / "two.db", message("u1", "Hello"), message("a1", "Hi"), session_id="two")
+    write_site(tmp_path / "two.db", tmp_path / "wanted")
+    wanted = files(tmp_path / "wanted")
+    real_replace, real_unlink = os.replace, Path.unlink
+    place_calls = 0
+    for before in ("one.db", None):
+        stop_at = 0
+        while True:
+            site = tmp_path / f"site-{before}-{stop_at}"
+            if before:
+                write_site(tmp_path / before, site)
+            else:
+                site.mkdir()
+            place_calls = 0
+
+            def step(site: Path, path: Any, stop_at: int) -> None:
+                nonlocal place_calls
+                if str(path).startswith(str(site)):
+                    if place_calls == stop_at:
+                        raise _Killed
+                    place_calls += 1
+
+            def replace(old: Any, new: Any, site: Path = site, stop_at: int = stop_at) -> None:
+                step(site, new, stop_at)
+                real_replace(old, new)
+
+            def unlink(
+                path: Path, missing_ok: bool = False, site: Path = site, stop_at: int = stop_at
+            ) -> None:
+                step(site, path, stop_at)
+                real_unlink(path, missing_ok=missing_ok)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "replace", replace)
+                patch.setattr(Path, "unlink", unlink)
+                try:
+                    write_site(tmp_path / "two.db", site)
+                    stopped = False
+                except _Killed:
+                    stopped = True
+            if not stopped:
+                break
+            write_site(tmp_path / "two.db", site)
+            assert files(site) == wanted, stop_at
+            shutil.rmtree(site)
+            stop_at += max(1, place_calls // 3)  # the first moves, and some of the others
+        # it was stopped between the first move and the last deletion
+        assert stop_at > len(wanted)
+
+
+def test_what_a_killed_run_left_beside_is_deleted(tmp_path: Path) -> None:
+    small(tmp_path / "c.db", message("u1", "Hello"), message("a1", "Hi"))
+    left = [
+        ".site.4711-0ca6197b.tmp",
+        ".site.6c1c6dad.site",
+        "..site.6c1c6dad.site.65-0ca6197b.tmp",
+    ]
+    mine = [".site.tmp", ".site.notes.site", ".sites.4711-0ca6197b.tmp", "site.4711-0ca6197b.tmp"]
+    for name in (*left, *mine):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("turnips")
+    (tmp_path / ".site.4712-0ca6197b.tmp").write_text("a file")
+    write_site(tmp_path / "c.db", tmp_path / "site")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted([*mine, ".site.4712-0ca6197b.tmp", "c.db", "site"])
+    assert draft_of(tmp_path / "site").name != draft_of(tmp_path / "site").name
+    draft_of(tmp_path / "site").mkdir()
+    remove_remains(tmp_path / "site")
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_site_is_looked_at_before_it_is_placed(tmp_path: Path) -> None:
