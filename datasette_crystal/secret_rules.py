@@ -1475,6 +1475,12 @@ def _long_words(text: str) -> str:
     )
 
 
+#: A literal over and over ("password=password=...") makes matches that lie in each other, and are
+#: refused one by one. So many characters of those may be looked at; then each only once.
+_REFUSED_AT_LEAST = 200_000
+_REFUSED_EACH = 2
+
+
 def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
     """(start, end, rank, kind) of every match, in no order."""
     folded = _folded(text) if plan.folded or plan.anywhere else ""
@@ -1491,13 +1497,19 @@ def _candidates(text: str, plan: _Plan) -> Iterator[tuple[int, int, int, str]]:
             if place < 0:
                 continue
             done = [0] * len(rules)
+            refused = [0] * len(rules)
             while place >= 0:
                 for index, (rank, rule) in enumerate(rules):
                     if place < done[index]:
                         continue
                     begin = max(0, place - (rule.reach or 0))
                     match = rule.regex.match(text, begin)
-                    if match is None or (rule.check is not None and not rule.check(match)):
+                    if match is None:
+                        continue
+                    if rule.check is not None and not rule.check(match):
+                        refused[index] += match.end() - begin
+                        if refused[index] > _REFUSED_AT_LEAST + _REFUSED_EACH * place:
+                            done[index] = match.end()
                         continue
                     start, end = match.span(rule.group)
                     if start < end:
