@@ -66,8 +66,6 @@ _ASSETS = (
     "crystal-icon.svg",
 )
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-#: Sources that have a colour of their own.
-_COLOURS = ("claude-code", "codex", "copilot", "cursor", "trae")
 
 
 class SiteError(Exception):
@@ -502,7 +500,7 @@ class _Site:
                 "title": row["title"],
                 "source": row["source"],
                 "source_name": labels.of("source", row["source"]),
-                "colour": row["source"] if row["source"] in _COLOURS else "other",
+                "colour": row["source"] if row["source"] in overview.SOURCE_COLOURS else "other",
                 "project": labels.of("project", row["project_id"])
                 if row["project_id"] is not None
                 else "",

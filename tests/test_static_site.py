@@ -27,7 +27,7 @@ from test_web_render import PAYLOADS
 
 from datasette_crystal import static_site
 from datasette_crystal.cli import make_demo
-from datasette_crystal.model import Attachment
+from datasette_crystal.model import Attachment, Tokens
 from datasette_crystal.site_index import SiteIndex, terms_of
 from datasette_crystal.static_site import (
     SiteError,
@@ -1031,3 +1031,21 @@ def test_hostile_text_stays_text(browser: Browser, tmp_path: Path) -> None:
     page.wait_for_function("() => document.images[0].complete")
     assert any("a dialog" in problem for problem in reader.problems)
     page.context.close()
+
+
+def test_the_overview_says_what_has_no_price(tmp_path: Path) -> None:
+    said = message("a1", "x", model="nobody-knows", tokens=Tokens(200, 300, 0, 0))
+    store_all(
+        tmp_path / "c.db",
+        conversation(
+            "s",
+            [message("u1", "Hi"), said],
+            model="nobody-knows",
+            started_at="2026-11-30T10:00:00.000Z",
+        ),
+    )
+    write_site(tmp_path / "c.db", tmp_path / "site")
+    text = (tmp_path / "site" / "overview.html").read_text(encoding="utf-8")
+    assert "No list price is known for nobody-knows (500 tokens)." in text
+    (page,) = (tmp_path / "site" / "conversations").glob("*/*.html")
+    assert "no price for nobody-knows" in page.read_text(encoding="utf-8")

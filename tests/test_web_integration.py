@@ -534,6 +534,22 @@ async def test_no_page_needs_threads(path: Path, monkeypatch: pytest.MonkeyPatch
     assert response.status_code == 200, response.text[:500]
 
 
+@pytest.mark.asyncio
+async def test_the_page_of_a_row_leads_to_its_conversation(path: Path) -> None:
+    datasette = await serve(path)
+    for row in ("messages/2", "tool_calls/1", "file_edits/1"):
+        text = (await get(datasette, f"/my~20archive/{row}")).text
+        links = [unescape(href) for href in re.findall(r'href="([^"]+)"', text)]
+        # 1.0 shows its title there, and links it to its row
+        way = "/conversations/1" if compat.NEW_LINE else "/-/crystal/open?conversation=1"
+        found = [href for href in links if href.endswith(way)]
+        assert found, row
+        assert "Cart bug" in (await follow(datasette, found[0])).text
+    # in a table, Datasette links it to the row by its title
+    text = (await get(datasette, "/my~20archive/tool_calls?_nofacet=1&_labels=on")).text
+    assert "open?conversation=1" not in cells(text, "conversation_id")[0]
+
+
 # --------------------------------------------------------------------------- the reading list
 
 

@@ -822,6 +822,7 @@ def test_dollars_and_percent() -> None:
         (["claude-code", "codex"], [1, 2]),
         (["cursor", "a-tool", "copilot", "trae"], [3, 5, 0, 4]),
         (["one", "two", "codex"], [5, 4, 2]),
+        (["trae-cli", "cursor-cli", "one", "trae"], [7, 6, 5, 4]),
     ],
 )
 def test_a_source_keeps_its_colour(sources: list[str], numbers: list[int]) -> None:

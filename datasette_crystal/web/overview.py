@@ -40,7 +40,15 @@ MEASURES = ("conversations", "prompts", "tokens", "cost")
 #: Days before this one are a wrong clock's: they count, and are not drawn.
 FIRST_DAY = date(2020, 1, 1)
 #: The colours of the tools, which ``c-source-…`` of the stylesheets have, too.
-SOURCE_COLOURS = {"copilot": 0, "claude-code": 1, "codex": 2, "cursor": 3, "trae": 4}
+SOURCE_COLOURS = {
+    "copilot": 0,
+    "claude-code": 1,
+    "codex": 2,
+    "cursor": 3,
+    "trae": 4,
+    "cursor-cli": 6,
+    "trae-cli": 7,
+}
 #: Series of a chart; what is left is the last one, "other".
 _SERIES = 5
 _MOST_ROWS = 400_000
