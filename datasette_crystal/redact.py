@@ -3,7 +3,8 @@
 Secrets become ``[secret:kind:fingerprint]``. The fingerprint is keyed, so equal secrets stay equal
 within one publication, and nobody can try guesses against it. Home directories, user names, host
 names and e-mail addresses become ``user-1``, ``host-1``, ``email-1@redacted.invalid``, the same ones
-everywhere. JSON stays JSON: it is redacted inside its decoded strings, and written again.
+everywhere. JSON stays JSON: its strings are decoded, redacted and, where that changed them, written
+anew; all else in it stays as it was.
 
 A name or secret may be learned from a text that comes after the one in which it stands alone.
 So whoever redacts many texts goes over them twice: :meth:`Redactor.redact`, then
@@ -156,6 +157,7 @@ _TAGS = _words(
     "latest next beta alpha canary rc stable dev nightly experimental legacy main master head lts "
     "current workspace file npm link catalog release preview edge insiders tok"
 )
+_PACKAGE_SOURCES = _words("npm workspace file patch link portal git catalog virtual http https")
 #: What follows the @ or ends what follows it in programs and in names of services.
 _CODE_BEFORE = _words("this super return break continue")
 _CODE_AFTER = _words("self this cls super")
@@ -166,12 +168,12 @@ _CODE_ENDINGS = _words(
 _SSH = re.compile(r"\b(?:ssh|scp|rsync|sftp|mosh)\b[^\n]{0,80}\Z")
 _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,60}[A-Za-z0-9]"
 _SSH_HOST = re.compile(
-    r"(?:^|[\n;&|$#>`\"'(]|\\n|\bsudo )[ ]{0,4}(?:ssh|mosh|sftp|ssh-copy-id)"
+    r"(?:^|[\n;&|$#>`\"'(]|\\n|\bsudo )[ ]{0,4}\b(?:ssh|mosh|sftp|ssh-copy-id)"
     r"(?:[ ]{1,4}-(?:[46AaCfGgKkMNnqsTtVvXxYy]{1,8}|[bcDEeFIiJLlmOopQRSWw][ ]{0,2}[^\s\"']{1,100})"
     rf"(?=\s)){{0,8}}[ ]{{1,4}}({_HOST})(?=[\s\"'`;&|)\\]|\Z)"
 )
-_COPY = re.compile(r"\b(?:scp|rsync)[ ][^\n]{1,300}")
-_COPY_HOST = re.compile(rf"(?<=[ \"'])({_HOST}):(?=[~.\w]|/(?!/))")
+_COPY = re.compile(r"\b(?:scp|rsync)[ ][^\n\\;&|]{1,300}")
+_COPY_HOST = re.compile(rf"(?<=[ \"'])({_HOST}):(?=[~.]|/(?!/))")
 #: What follows the word ssh in a sentence.
 _NO_HOSTS = _words(
     "access agents and are as at authentication authorized because but by can cannot certificate "
@@ -200,8 +202,9 @@ _FULL_NAME = re.compile(
     r"(?<![\w.'’-])([^\W\d_a-z][\w.'’-]{0,30}(?: [^\W\d_][\w.'’-]{0,30}){0,2} [^\W\d_a-z][\w.'’-]{0,30})\Z"
 )
 _GIT_NAME = re.compile(
-    r"(?:\buser\.name[\"']?(?:=|[ \t]{1,8})|\bGIT_(?:AUTHOR|COMMITTER)_NAME=)"
-    r"(?:\\?[\"']([^\"'\\\n\r$<>{]{2,60})|([^\s\"'\\$<>{]{2,60}(?: [^\s\"'\\$<>{=.-]{1,30}){0,3})(?=\\|\s|\Z))"
+    r"(?:(?:^|[\s\"'])user\.name=|\bconfig [^\n]{0,40}\buser\.name[ \t]{1,8}|\bGIT_(?:AUTHOR|COMMITTER)_NAME=)"
+    r"(?:\\?[\"']([^\W\d_][^\"'\\\n\r$<>{]{1,60})"
+    r"|([^\W\d_][^\s\"'\\$<>{=;&|]{1,60}(?: [^\W\d_][^\s\"'\\$<>{=;&|]{0,30}){0,3})(?=\\|\s|\Z))"
     r"|\[user\]\s{1,8}(?:email[^\n]{1,100}\s{1,8})?name[ ]?=[ ]?([^\s$<>{][^\n$<>{]{1,60})"
     r"|\(([^\W\d_][^()\n<>]{1,60}?)[ ]{1,40}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}[ ]{1,9}\d{1,9}\)"
 )
@@ -214,6 +217,7 @@ _GLUE = re.compile(r"\\u[0-9a-fA-F]{4}|\\[nrtbf]|\[[0-9;]{0,20}[mK]|%(?:25){0,3}
 _GLUED = re.compile(rf"(?:{_GLUE.pattern})\Z")
 #: Words as they stand in names of programs: someName, SOME_NAME.
 _PIECES = re.compile(r"[A-Z]*[^\W\d_A-Z]+|[A-Z]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _HEX = re.compile(r"[0-9a-f]*")
 _EIGHTS = re.compile(r"(?s).{8}")
 _FOURS = re.compile(r"(?s).{4}")
@@ -421,7 +425,7 @@ class Redactor:
             self.changes += 1
             if not key.isalnum():
                 self.learned += 1  # it is written otherwise in names of folders
-        if (trusted or seen) and self._may_stand_alone(key):
+        if (trusted or seen) and key not in self._alone and self._may_stand_alone(key):
             self._seen[key] += 1
             self.changes += 1
             if (trusted and len(key) >= 3) or (seen and len(key) >= 4 and self._seen[key] >= 3):
@@ -453,7 +457,7 @@ class Redactor:
         )
 
     def _stand_alone(self, key: str, kind: str, placeholder: str) -> None:
-        if self._may_stand_alone(key):
+        if key not in self._alone and self._may_stand_alone(key):
             self._alone[key] = kind, placeholder
             self.learned += 1
             self.changes += 1
@@ -765,9 +769,18 @@ class Redactor:
                 except (ValueError, RecursionError):
                     pass
             if not new:
-                if context in _USER_KEYS and re.fullmatch(_NAME, item):
+                if (
+                    context in _USER_KEYS
+                    and re.fullmatch(_NAME, item)
+                    and not PLACEHOLDER.fullmatch(item)
+                ):
                     self.add_user(item, trusted=True)
-                elif context in _HOST_KEYS and re.fullmatch(_HOST, item):
+                elif (
+                    context in _HOST_KEYS
+                    and re.fullmatch(_HOST, item)
+                    and not PLACEHOLDER.fullmatch(item)
+                    and (context != "HOST" or "." not in item)
+                ):
                     self.add_host(item, trusted=True)
                 # what has no escapes stands in the text just so, and was looked at there
                 look = search and "\\" in literal
@@ -897,7 +910,9 @@ class Redactor:
                 if name := (match[1] and match[3]) or match[4]:
                     if not PLACEHOLDER.fullmatch(name):
                         self.add_user(name, trusted=True)
-                elif not PLACEHOLDER.fullmatch(match[3]):
+                elif not PLACEHOLDER.fullmatch(match[3]) and (
+                    match[2] != "HOST" or "." not in match[3]
+                ):
                     self.add_host(match[3], trusted=True)
         if "<" in text and "@" in text:
             self._authors(text)
@@ -973,8 +988,11 @@ class Redactor:
             or _KEPT_DOMAINS.search(lowered)
         ):
             return match[0]
+        word = host.isalpha()
+        if word and match[0][:1] in "#(>":
+            return match[0]  # a remark
         # "ssh works" in a sentence teaches nothing
-        new = self.add_host(host, trusted=any(not char.isalpha() for char in host))
+        new = self.add_host(host, trusted=not word)
         if new == host:
             return match[0]
         self.counts[where, "host-name"] += 1
@@ -1007,8 +1025,6 @@ class Redactor:
                 coloured = _COLOURED.match(text, start, match.start() - 1)
                 if coloured:
                     start = coloured.end()
-            elif start and text[start - 1] in "@\\":
-                continue  # a name of a macro
             while start < match.start() and text[start] in ".+-":
                 start += 1
             local, domain = text[start : match.start()], match[1].rstrip("-.")
@@ -1040,7 +1056,8 @@ class Redactor:
                     new = new.replace("@", sign)
             elif (
                 local.lower() != "git"
-                and text[start - 1 : start] != "/"
+                and text[start - 1 : start] not in ("/", "@", "\\")  # packages, macros
+                and domain.lower() not in _PACKAGE_SOURCES
                 and (
                     _PROMPT_PATH.match(text, end)
                     or (
@@ -1170,7 +1187,8 @@ class Redactor:
             plain = text
             if "\\" in text or "\x1b" in text or "%" in text:
                 plain = _GLUE.sub(" ", text)
-            words = self._first_words.keys() & {word.lower() for word in _PIECES.findall(plain)}
+            found = {*_PIECES.findall(plain), *_LETTERS.findall(plain)}
+            words = self._first_words.keys() & {word.lower() for word in found}
             there = [
                 spelling
                 for word in words
@@ -1211,7 +1229,7 @@ class Redactor:
         }
         self._first_words = {}
         for spelling in self._spelled:
-            if match := _PIECES.search(spelling):
+            if match := _LETTERS.search(_GLUE.sub(" ", spelling)):
                 for word in (match[0], f"{match[0]}s"):
                     self._first_words.setdefault(word, []).append(spelling)
         self._inside = {
@@ -1375,21 +1393,17 @@ def _distinct_keys(
     return result
 
 
-def _map_strings(value: Any, change: Callable[..., str], context: str | None = None) -> Any:
-    """A JSON value with every string changed, keys too."""
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a JSON value, keys too."""
     if isinstance(value, str):
-        return change(value, context)
-    if isinstance(value, list):
-        return [_map_strings(item, change, context) for item in value]
-    if isinstance(value, dict):
-        result: dict[str, Any] = {}
-        for key, item in value.items():
-            new = change(key)
-            while new in result:
-                new += "'"
-            result[new] = _map_strings(item, change, key)
-        return result
-    return value
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        yield from value
+        for item in value.values():
+            yield from _strings(item)
 
 
 def _map_scalars(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -1402,11 +1416,5 @@ def _map_scalars(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def _outside_strings(value: Any, local: Sequence[tuple[str, str]]) -> bool:
     """Whether something was found in JSON that is in none of its strings."""
-    strings: list[str] = []
-
-    def keep(item: str, context: str | None = None) -> str:
-        strings.append(item)
-        return item
-
-    _map_strings(value, keep)
+    strings = list(_strings(value))
     return any(not any(needle in item for item in strings) for needle, _ in local)

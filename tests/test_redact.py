@@ -65,6 +65,21 @@ def test_a_secret_that_its_name_gave_away_goes_wherever_else_it_stands() -> None
     assert quote(PASSWORD, safe="") not in one.redact(f"?p={quote(PASSWORD, safe='')}&x=1")
 
 
+def test_a_password_of_small_letters_and_digits_goes_wherever_else_it_stands() -> None:
+    one = redactor()
+    one.redact("POSTGRES_PASSWORD=sommer2026")
+    assert "sommer2026" not in one.redact("echo sommer2026 | sudo -S ls")
+    assert "sommer2026" in one.values
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["postgres15", "password123", "changeme2024", "admin12345", "20260101T120000", "1234beta"],
+)
+def test_a_password_that_is_a_common_word_with_digits_is_not_looked_for(value: str) -> None:
+    assert not distinctive(value)
+
+
 def test_a_password_that_is_a_word_goes_only_where_it_is_one() -> None:
     assert not distinctive("postgres")
     assert not distinctive("short1!")
@@ -153,6 +168,22 @@ def test_numbers_survive_beside_a_secret() -> None:
     assert json.loads(result)["n"] == 12345678901234567890123
 
 
+def test_everything_beside_a_replacement_in_json_stays_byte_for_byte() -> None:
+    text = (
+        '{\n\t"a" :1.10,  "b":1e400, "n": 12345678901234567.123,\n    "a": "x\\/\\u00e9 é",\n'
+        '\t"mail": "%s",\n\t"files": ["a",   "b"], "inner": "{\\"m\\":  \\"%s\\", \\"x\\":1.0}"}\n'
+    )
+    address, new = "ana@corp.com", "email-1@redacted.invalid"
+    assert redactor().redact(text % (address, address)) == text % (new, new)
+
+
+def test_a_number_that_is_a_secret_becomes_a_string_and_the_others_stay() -> None:
+    one = redactor()
+    result = one.redact('{"n": 1.10, "password": 83726451829,  "m": 7654321}')
+    assert result.startswith('{"n": 1.10, "password": "[secret:')
+    assert result.endswith(']",  "m": 7654321}')
+
+
 def test_keys_that_become_equal_are_both_kept() -> None:
     result = json.loads(redactor(users=["ana"]).redact('{"ana": 1, "Ana": 2}'))
     assert sorted(result.values()) == [1, 2]
@@ -197,6 +228,15 @@ def test_deep_json() -> None:
         "-Users-{}-code-shop",
         "C--Users-{}-shop",
         "-mnt-c-Users-{}-shop",
+        "-data-home-{}-shop",
+        "/data/home/{}/x",
+        "/srv/home/{}/x",
+        "/mnt/backup/home/{}/x",
+        "/Volumes/Old Disk/Users/{}/x",
+        "nas:/home/{}",
+        "-I/home/{}/include",
+        "-isystem/home/{}/include",
+        "ls '/home/{}/x'",
         "see /home/{}.",
         "('/home/{}')",
         "\x1b[32m/home/{}\x1b[0m",
@@ -211,8 +251,48 @@ def test_home_of_somebody_who_is_not_known(path: str) -> None:
     assert one.redact(result) == result
 
 
-def test_windows_name_with_a_space() -> None:
-    assert redactor().redact("C:\\Users\\Ana Maria\\x") == "C:\\Users\\user-1\\x"
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "C:\\Users\\{}\\x",
+        "C:/Users/{}/x",
+        "/mnt/c/Users/{}/x",
+        "C:\\Users\\{}",
+        "PS C:\\Users\\{}> ls",
+        'cd "C:\\Users\\{}"',
+    ],
+)
+def test_windows_name_with_a_space(path: str, known: bool) -> None:
+    one = redactor(users=["Ana Maria"] if known else [])
+    assert one.redact(path.format("Ana Maria")) == path.format("user-1")
+
+
+def test_windows_name_with_a_space_in_addresses_and_folder_names() -> None:
+    assert redactor().redact("file:///c%3A/Users/Ana%20Maria/x") == "file:///c%3A/Users/user-1/x"
+    one = redactor(users=users_in("C:/Users/Ana Maria/shop"))
+    assert one.redact("C--Users-Ana-Maria-shop") == "C--Users-user-1-shop"
+    assert one.redact("C:\\Users\\Ana Maria is mine") == "C:\\Users\\user-1 is mine"
+
+
+def test_what_follows_a_windows_path_is_no_part_of_a_name() -> None:
+    one = redactor()
+    assert one.redact("cp C:/Users/ana docs/x") == "cp C:/Users/user-1 docs/x"
+    assert one.redact("in C:\\Users\\ana there is") == "in C:\\Users\\user-1 there is"
+
+
+def test_folders_and_pages_teach_no_names() -> None:
+    assert users_in("src/app/home/components/Hero.tsx") == []
+    assert users_in("/work/src/users/dto/x.ts") == []
+    one = redactor()
+    one.redact("/home/example/a /home/example2/b '/home/orchard' '/home/orchard' '/home/orchard'")
+    assert one.redact("the orchard is slow") == "the orchard is slow"
+
+
+def test_a_home_with_its_own_folders_teaches_a_name_when_it_is_seen_often() -> None:
+    one = redactor()
+    one.redact("/home/kasimir/.bashrc /home/kasimir/.config /home/kasimir/Downloads/x")
+    assert one.redact("kasimir did it") == "user-1 did it"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +313,40 @@ def test_windows_name_with_a_space() -> None:
         "a @ b.T",
         "pkg@1.2.3",
         "bananas, ladder: max(a, b)",
+        # packages, macros, labels and units are no users at hosts
+        "npx create-vite@latest shop\n$ npm run dev",
+        "npm install typescript@next eslint # linter",
+        "lodash@workspace:~4",
+        "actions/checkout@main % x",
+        r"\PY@tok@classname # a",
+        "this@MainActivity.finish()",
+        "return@forEach.also",
+        "systemctl restart getty@tty1.service",
+        "y = W@self.weights",
+        "y = Q@keys.transpose(1, 2)",
+        # folders of a project and pages of a site are no home directories
+        "src/app/home/components/Hero.tsx",
+        "src/users/dto/create-user.ts",
+        "src/Users/Kasimir.cs",
+        "./home/kasimir/x",
+        "import x from '@/home/kasimir/x'",
+        "--- a/home/kasimir/x.ts",
+        "--- a/users/kasimir/x.ts",
+        "`${base}/home/kasimir/x`",
+        "https://shop.dev/home/kasimir",
+        "router.push('/home/kasimir')",
+        '<a href="/home/kasimir">',
+        "<Link to={'/home/kasimir'}>",
+        "GET /home/kasimir/7 HTTP/1.1",
+        "open '/home/dashboard'",
+        "foo --home-dir x",
+        # sentences about ssh
+        "then ssh into it",
+        "ssh keys and ssh config",
+        "# ssh hardening",
+        "rsync error: x",
+        "const x = user.name === y",
+        "the user.name is required",
     ],
 )
 def test_what_is_nobodys_stays(text: str) -> None:
@@ -247,6 +361,47 @@ def test_a_name_goes_where_it_stands_alone_but_not_inside_of_words() -> None:
     assert one.redact(r"one\nana two") == r"one\nuser-1 two"
     assert one.redact("\x1b[01;32mana\x1b[0m") == "\x1b[01;32muser-1\x1b[0m"
     assert one.redact("feature/ana-login") == "feature/user-1-login"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}_fix",
+        "shop_{}",
+        "mcp__{}__ls",
+        "{}2",
+        "{}s-macbook",
+        "\x1b[38;5;208m{}\x1b[0m",
+        "\x1b[01;31m\x1b[K{}\x1b[m\x1b[K",
+        "q=by%20{}",
+        "?u%3D{}",
+        "x\\u003d{}",
+    ],
+)
+@pytest.mark.parametrize("others", [0, 200])
+def test_long_name_beside_signs_that_end_no_word_elsewhere(text: str, others: int) -> None:
+    """Many names are looked for in another way than few."""
+    rest = [f"nobody{''.join(chr(97 + int(digit)) for digit in str(n))}x" for n in range(others)]
+    one = redactor(users=["gretchen", *rest])
+    result = one.redact(text.format("gretchen"))
+    assert result == text.format("user-1")
+    assert one.redact(result) == result
+
+
+@pytest.mark.parametrize("others", [0, 200])
+def test_long_name_where_capitals_begin_words(others: int) -> None:
+    rest = [f"nobody{''.join(chr(97 + int(digit)) for digit in str(n))}x" for n in range(others)]
+    one = redactor(users=["gretchen", *rest], hosts=["MacBookPro-x9"])
+    assert one.redact("GretchenVale shopGretchenFix") == "user-1Vale shopuser-1Fix"
+    assert one.redact("MacBookPro-x9 macbookpro-x9") == "host-1 host-1"
+    assert one.redact("GRETCHEN_HOME") == "user-1_HOME"
+    stays = "gretchenish ungretchen GRETCHENISH xgReTcHen7"
+    assert one.redact(stays) == stays
+
+
+def test_short_names_and_hexadecimal_ones_stay_beside_digits() -> None:
+    one = redactor(users=["anna", "decade"])
+    assert one.redact("anna_x 7decade7f1") == "anna_x 7decade7f1"
 
 
 def test_common_words_and_short_names_stay_but_not_in_paths() -> None:
@@ -278,6 +433,65 @@ def test_names_learned_from_the_environment_prompts_and_git() -> None:
     assert one.redact(result) == result
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "From: {} <tv@vale.dev>\nDate: x",
+        "author {} <tv@vale.dev> 1700000000 +0100",
+        "    12\t{} <tv@vale.dev>",
+        "user.name={}\nuser.email=tv@vale.dev",
+        'git config --global user.name "{}"',
+        "git -c user.name='{}' commit",
+        "[user]\n\tname = {}\n\temail = tv@vale.dev",
+        "^1a2b3c4 ({} 2026-01-01 10:00:00 +0100 1) x",
+        '"author": "{} <tv@vale.dev>"',
+        "Co-authored-by: {} <tv@vale.dev>",
+        "Author: {} <tamsin@brightwater>",
+        'GIT_AUTHOR_NAME="{}"',
+        "patch from {} <tv@vale.dev>",
+    ],
+)
+def test_full_name_in_what_git_writes(text: str) -> None:
+    one = redactor()
+    result = one.redact(text.format("Tamsin Vale"))
+    for name in ("tamsin", "vale", "brightwater"):
+        assert name not in result.lower()
+    assert one.redact("ask Tamsin Vale") == "ask user-1"
+    assert one.redact(result) == result
+
+
+def test_names_that_are_nobodys_in_what_git_writes() -> None:
+    text = 'user.name="Test User"\nAuthor: Claude <noreply@anthropic.com>\nask Claude, Test User'
+    assert redactor().redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh brightwater7 ls",
+        "$ ssh -p 2222 -v brightwater7",
+        '{{"command": "ssh -i ~/.ssh/id brightwater7 uptime"}}',
+        "scp a.txt brightwater7:/srv",
+        "rsync -a x/ brightwater7:/srv/",
+        "tamsin@brightwater7 MINGW64 ~/shop (main)\n$ ls",
+        "tamsin@brightwater7 ~/shop (main) $ ls",
+        "tamsin@brightwater7 ~/shop main* ❯ ls",
+        "[tamsin@brightwater7 shop]$ ls",
+        "tamsin@brightwater7 shop % ls",
+        "┌──(tamsin㉿brightwater7)-[~]",
+        '{{"HOSTNAME": "brightwater7", "USER": "tamsin"}}',
+        "{{'HOSTNAME': 'brightwater7', 'USER': 'tamsin'}}",
+    ],
+)
+def test_hosts_after_ssh_and_in_prompts(text: str) -> None:
+    one = redactor()
+    text = text.replace("{{", "{").replace("}}", "}")
+    result = one.redact(text)
+    assert "brightwater7" not in result and "tamsin" not in result
+    assert one.redact("brightwater7 is slow") == "host-1 is slow"
+    assert one.redact(result) == result
+
+
 def test_host_with_and_without_its_domain_is_one() -> None:
     one = redactor(hosts=["Anas-MacBook.local"])
     assert one.redact("Anas-MacBook.local anas-macbook") == "host-1 host-1"
@@ -289,6 +503,10 @@ def test_addresses() -> None:
         "email-1@redacted.invalid, email-1@redacted.invalid, email-2@redacted.invalid"
     )
     assert one.redact("?to=ana%40corp.com") == "?to=email-1%40redacted.invalid"
+    assert one.redact("?to=ana%2540corp.com") == "?to=email-1%2540redacted.invalid"
+    assert one.redact("ana&#64;corp.com") == "email-1&#64;redacted.invalid"
+    assert one.redact("ana@xn--80a1acny.xn--p1ai") == "email-3@redacted.invalid"
+    assert one.redact("@ana@corp.social") == "@email-4@redacted.invalid"
     assert "ana" not in one.redact("1234+ana@users.noreply.github.com")
     assert one.redact("ssh deploy@build7") == "ssh deploy@host-1"
 
@@ -421,6 +639,20 @@ def test_any_json_stays_json(value: Any) -> None:
         "=",
         "USER=",
         "ssh ",
+        "ssh -v ",
+        "scp a:/ ",
+        "A B <a@b> ",
+        "author ",
+        "user.name=",
+        "config user.name ",
+        "(A 2026",
+        "GIT_AUTHOR_NAME=a ",
+        "a@b ~ ",
+        "㉿",
+        "/mnt/a/home/a/",
+        "C:/Users/A B",
+        "ana_",
+        "'USER': '",
     ],
 )
 def test_time_grows_with_the_length_of_a_text(piece: str) -> None:
@@ -437,6 +669,30 @@ def test_time_grows_with_the_length_of_a_text(piece: str) -> None:
     small, large = seconds(20_000), seconds(160_000)
     # eight times the text: a quadratic pattern takes 64 times as long
     assert large < 24 * small + 0.2
+
+
+def test_time_does_not_grow_with_what_is_known() -> None:
+    def seconds(number: int) -> float:
+        one = redactor(rules=())
+        for at in range(number):
+            one.learn(token("eyJhbGciOiJIUzI1NiJ9.eyJ", 90, seed=at), "jwt")
+        start = time.process_time()
+        for _ in range(300):
+            one.redact("a line of a log without anything in it, " * 5)
+        return time.process_time() - start
+
+    assert seconds(4000) < 5 * seconds(250) + 0.1
+
+
+def test_every_one_of_many_secrets_is_known_again_inside_of_words() -> None:
+    one = redactor(rules=())
+    values = [token("ab" * (at % 9), 8 + at % 30, seed=at) for at in range(200)]
+    values = [value for value in values if distinctive(value)]
+    for value in values:
+        one.learn(value, "token")
+    assert len(values) > 150
+    for at, value in enumerate(values):
+        assert value not in one.redact("-" * (at % 9) + f"{value}{value}y")
 
 
 def test_is_placeholder() -> None:
