@@ -9,6 +9,7 @@ import re
 import time
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -313,6 +314,28 @@ async def test_tool_calls_are_found_newest_first(tmp_path: Path) -> None:
         "tool calls, newest"
         not in (await get(datasette, q="walrus", size="2", **{"in": "commands"})).text
     )
+
+
+@pytest.mark.asyncio
+async def test_how_many_tool_calls_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the time is up between those with a time and those without, the rest is a page on."""
+    calls = [call(input='{"command":"walrus"}', started_at=time) for time in (at(1), at(2), None)]
+    path = tmp_path / "my archive.db"
+    store_all(path, conversation("t", [message("u", "go"), message("a", "", tool_calls=calls)]))
+    datasette = await serve(path)
+    clock = iter([0.0, 0.0])
+    monkeypatch.setattr(
+        "datasette_crystal.web.search_page.time",
+        SimpleNamespace(monotonic=lambda: next(clock, 1e9)),
+    )
+    data = (await get(datasette, PAGE + ".json", q="walrus", **{"in": "commands"})).json()
+    assert data["notes"] == ["Looked through the newest 2 of 3 tool calls."]
+    assert len(data["tool_calls"]) == 2
+    monkeypatch.undo()
+    rest = (await follow(datasette, data["next_url"])).json()
+    assert len(rest["tool_calls"]) == 1 and rest["next_url"] is None
 
 
 @pytest.mark.asyncio

@@ -625,6 +625,8 @@ async def _calls(this: Look, found: Found) -> None:
             continue
         place = end
         looked += step
+        if place == _UNTIMED:  # there were fewer than a step left
+            looked = (await _ask(this.db, "select count(started_at) from tool_calls", {}))[0][0]
         step = min(step * 2, 50_000)
     found.more_calls = len(rows) > size
     if found.more_calls:
@@ -632,10 +634,8 @@ async def _calls(this: Look, found: Found) -> None:
     elif place is not None:
         found.before = place[1]
         if only:
-            found.notes.append(
-                f"Looked through {'the newest ' if not form.before else ''}{min(looked, total):,} "
-                f"of {total:,} tool calls."
-            )
+            newest = "" if form.before else "the newest "
+            found.notes.append(f"Looked through {newest}{looked:,} of {total:,} tool calls.")
     elif not form.before:
         found.total_calls = len(rows)
     rows = rows[:size]
@@ -660,7 +660,7 @@ async def _calls(this: Look, found: Found) -> None:
 #: Where a walk through the tool calls stands: after the one of (time or ``None``, id).
 _Place = tuple[str | None, int]
 _BEGINNING: _Place = ("~", 0)  # later than every time
-_UNTIMED: _Place = (None, 2**62)  # before the first of those without a time
+_UNTIMED: _Place = (None, 10**17)  # before the first of those without a time
 
 
 async def _place_of_call(db: Any, before: int | None) -> _Place | None:
