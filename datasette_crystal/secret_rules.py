@@ -892,10 +892,7 @@ _KEY_WORDS = (
     "accountkey",
     "subscriptionkey",
     "_auth",
-    "pw:",
-    "pw=",
-    'pw"',
-    "pw ",
+    "pw",
 )
 _ASSIGNMENT = (
     r"(?P<word>password|passwd|passphrase|pwd|pass|secret[_-]?key|secret|token|credentials?|api[_-]?key"
@@ -1056,7 +1053,7 @@ _LAYOUTS = [
     Rule(
         "password",
         rf"password\s{{1,4}}{_Q}(?P<value>[^'\"\s\\]{{4,200}}){_Q}",
-        ("password '", 'password "', "password  '", "password \\"),
+        ("password",),
         check=_is_told_strictly,
         description="SQL: create user ... password '...'",
     ),
@@ -1064,15 +1061,15 @@ _LAYOUTS = [
         "password",
         rf"identified\s{{1,4}}(?:with\s{{1,4}}[\w'\"]{{1,40}}\s{{1,4}})?by\s{{1,4}}(?:password\s{{1,4}})?"
         rf"{_Q}(?P<value>[^'\"\r\n\\]{{4,200}}){_Q}",
-        ("identified by", "identified with"),
+        ("identified ",),
         check=_is_told,
         description="SQL: identified by '...'",
     ),
     Rule(
         "password",
-        rf"(?:auth\s?=\s?|basicauth|basic_auth\s?=\s?)\(\s{{0,40}}{_Q}[^\"'\\\s]{{1,64}}{_Q},\s{{0,40}}"
+        rf"auth(?:\s?=\s?)?\(\s{{0,40}}{_Q}[^\"'\\\s]{{1,64}}{_Q},\s{{0,40}}"
         rf"{_Q}(?P<value>[^\"'\r\n\\]{{4,200}}){_Q}\s{{0,40}},?\s{{0,40}}\)",
-        ("auth=(", "auth = (", "basicauth(", "basic_auth=("),
+        ("auth",),
         check=_is_told,
         description='Python: auth=("user", "...")',
     ),
@@ -1097,14 +1094,14 @@ _LAYOUTS = [
         "named-secret",
         rf"secret set\s{{1,4}}[\w-]{{1,80}}(?:\s{{1,4}}-[\w-]{{1,20}}[ =][\w./-]{{1,80}}){{0,4}}\s{{1,4}}(?:--body|-b)[ =]{{1,4}}"
         rf"(?:{_Q})?(?P<value>[^\s'\"\\]{{4,1000}})",
-        ("secret set ",),
+        ("secret",),
         check=_is_told,
         description="gh secret set NAME --body ...",
     ),
     Rule(
         "aws-secret-access-key",
         r"secret access key(?:\s\[[^\]\r\n]{0,60}\])?:\s{0,4}(?P<value>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
-        ("secret access key",),
+        ("secret",),
         check=_is_told,
         description="What aws configure asks for",
     ),
@@ -1119,25 +1116,21 @@ _LAYOUTS = [
     Rule(
         "password",
         r":(?:\d{4,5}|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:(?P<value>[^\s:\"'\\]{4,200})(?=\s|\Z|\\|[\"'])",
-        (":5432:", ":5433:", ":5434:", ":6432:", ":6543:", ":*:"),
+        (":5432:", ":6432:"),
         check=_is_told_strictly,
         description=".pgpass",
     ),
     Rule(
         "cookie",
-        rf"(?<=\s)(?:-b|--cookie)[ =]?(?:{_Q})?(?P<value>[^\r\n\"'\\]{{8,2048}})",
-        ("-b ", "-b'", '-b"', "--cookie ", "--cookie="),
-        check=lambda match: (
-            _is_cookie(match)
-            and "curl"
-            in re.split(r"[\r\n]", match.string[max(0, match.start() - 400) : match.start()])[-1]
-        ),
+        rf"curl\s(?:[^\r\n]{{0,200}}?\s)?(?:-b|--cookie)[ =]?(?:{_Q})?(?P<value>[^\r\n\"'\\]{{8,2048}})",
+        ("curl ",),
+        check=_is_cookie,
         description="curl -b",
     ),
     Rule(
         "cookie",
-        r"(?:true|false)(?:\t|\\{1,8}t)\d{1,12}(?:\t|\\{1,8}t)[^\s\\]{1,64}(?:\t|\\{1,8}t)(?P<value>[^\s\\\"]{8,2048})",
-        ("true\t", "false\t", "true\\t", "false\\t", "true\\\\t", "false\\\\t"),
+        r"(?<=(?i:tru|als))e(?:\t|\\{1,8}t)\d{1,12}(?:\t|\\{1,8}t)[^\s\\]{1,64}(?:\t|\\{1,8}t)(?P<value>[^\s\\\"]{8,2048})",
+        ("e\t", "e\\t", "e\\\\t"),
         check=_is_session,
         description="cookies.txt",
     ),
@@ -1151,7 +1144,7 @@ _LAYOUTS = [
     Rule(
         "authorization",
         rf"auth{_Q}\s?:\s?{_Q}(?P<value>[A-Za-z0-9+/]{{8,1024}}={{0,2}}){_Q}",
-        ('auth"', 'auth\\"', 'auth\\\\\\"'),
+        ("auth",),
         check=_is_basic,
         description="Docker: credentials in config.json",
     ),
@@ -1159,7 +1152,8 @@ _LAYOUTS = [
         "password",
         r"(?:use|using|with|try|set)\s[\"'`]?(?P<value>[^\s\"'`]{6,128})[\"'`]?\s(?:as|for)\s(?:the\s|my\s|your\s|our\s|a\s)?"
         r"(?:\w{1,20}\s)?(?:password|passphrase|passwd)(?!\w)",
-        ("use ", "using ", "with ", "try ", "set "),
+        ("as the password", "as password", "as my password"),
+        reach=140,
         check=_is_told_strictly,
         description="use ... as the password",
     ),
@@ -1252,7 +1246,7 @@ _CONTEXTS = [
     Rule(
         "private-key",
         _PEM_MARK.pattern,
-        ("PRIVATE KEY-----", "PRIVATE KEY BLOCK-----"),
+        ("PRIVATE KEY",),
         spans=_pem_layouts,
         description="Private keys in the layouts that tools print, also without their beginning",
     ),
@@ -1429,6 +1423,13 @@ class _Plan:
         self.exact: dict[str, list[tuple[int, Rule]]] = {}
         self.folded: dict[str, list[tuple[int, Rule]]] = {}
         self.anywhere: list[tuple[int, Rule]] = []
+        #: what keys begin with
+        self.openings = tuple(
+            literal
+            for rule in rules
+            if rule.in_word and not rule.reach
+            for literal in rule.literals
+        )
         for rank, rule in enumerate(rules):
             if not rule.literals or rule.reach is None or rule.spans is not None:
                 self.anywhere.append((rank, rule))
@@ -1538,11 +1539,12 @@ _ESCAPES = re.compile(
     r"(?:\x1b|\\{1,8}(?:u001[bB]|x1[bB]|033|e(?=\[\d)))"
     r"(?:\[[0-9;:?]{0,40}[A-Za-z]|\][^\x07\x1b\\]{0,1000}(?:\x07|\x1b\\|\\{1,8}u0007))"
 )
-_ESCAPE_SIGNS = ("\x1b", "\\u001", "\\x1", "\\033", "\\e[")
+_ESCAPE_SIGNS = ("\x1b", "1b[", "33[")
 
 
-def _without_escapes(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, int, str]]:
-    """The candidates in ``text`` without the codes of terminals, at their places in ``text``."""
+def _without_escapes(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, int, str]] | None:
+    """The candidates in ``text`` without the codes of terminals, at their places in ``text``; ``None``
+    where there are no such codes."""
     parts: list[str] = []
     #: where each part begins in the shortened text, and how much is missing before it
     begins: list[int] = []
@@ -1556,7 +1558,7 @@ def _without_escapes(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, i
             length += match.start() - place
         place = match.end()
     if not place:
-        return []
+        return None
     parts.append(text[place:])
     begins.append(length)
     missing.append(place - length)
@@ -1564,10 +1566,21 @@ def _without_escapes(text: str, rules: Sequence[Rule]) -> list[tuple[int, int, i
     def original(position: int) -> int:
         return position + missing[bisect.bisect_right(begins, position) - 1]
 
+    plain, plan = "".join(parts), _plan(rules)
+    candidates = list(_candidates(plain, plan))
+    # a key right behind a code that stood right behind a letter is not inside a word
+    edges = [
+        begin
+        for begin in begins[1:]
+        if plain[begin - 1 : begin].isalnum() and plain.startswith(plan.openings, begin)
+    ]
+    for begin in edges[:200]:
+        for start, end, rank, kind in _candidates(plain[begin : begin + 400], plan):
+            candidates.append((begin + start, begin + end, rank, kind))
     # the last character of a secret is in the text, what stands behind it may be a code
     return [
         (original(start), original(end - 1) + 1, rank, kind)
-        for start, end, rank, kind in _candidates("".join(parts), _plan(rules))
+        for start, end, rank, kind in candidates
     ]
 
 
@@ -1580,10 +1593,8 @@ def find(text: str, rules: Sequence[Rule] = RULES) -> list[Finding]:
     parts, the longer part names the kind, then the earlier rule; the finding covers both parts. What
     publishing put in place of a secret is none."""
     found: list[list[Any]] = []
-    candidates = list(_candidates(text, _plan(rules)))
-    if any(sign in text for sign in _ESCAPE_SIGNS):
-        candidates += _without_escapes(text, rules)
-    candidates.sort()
+    shown = _without_escapes(text, rules) if any(s in text for s in _ESCAPE_SIGNS) else None
+    candidates = sorted(_candidates(text, _plan(rules)) if shown is None else shown)
     if candidates and "[secret:" in text:
         replaced = [match.span() for match in _REPLACED.finditer(text)]
         candidates = [

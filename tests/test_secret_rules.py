@@ -405,6 +405,8 @@ def test_certificates_and_talk_of_keys_are_no_private_keys() -> None:
         "\x1b[38;5;208m{}\x1b[0m",
         "\x1b[38;2;230;219;116m{}\x1b[0m",
         "\x1b[m{}",
+        "key\x1b[m{}",
+        "\x1b[1mx\x1b[38;5;208m{}\x1b[0m",
         "\x1b]8;;https://shop.test\x07{}\x1b]8;;\x07",
         "\\u001b[38;5;208m{}\\u001b[0m",
         "\\x1b[1;31m{}\\x1b[0m",
