@@ -101,7 +101,7 @@ print(text[:600])
 
 # %%
 messages = conversation.to_frame() if conversation else pd.DataFrame()
-messages.head(8)
+notebook.table(messages.head(8).drop(columns=["content", "thinking"], errors="ignore"))
 
 # %% [markdown]
 # ## What was said about a file

@@ -42,7 +42,7 @@ usage["tokens"] = usage[kinds].fillna(0).sum(axis=1)
 usage[["project", "model"]] = usage[["project", "model"]].astype("string").fillna("unknown")
 usage["source"] = usage["source"].astype("string")
 usage["week"] = usage["day"].dt.to_period("W-SUN").dt.start_time
-usage.dropna(subset=["day"]).tail(3)
+notebook.table(usage.dropna(subset=["day"]).tail(3), {"day": "{:%Y-%m-%d}", "week": "{:%Y-%m-%d}"})
 
 # %% [markdown]
 # ## In one table
