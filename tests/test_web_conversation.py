@@ -142,7 +142,7 @@ async def test_the_header(path: Path) -> None:
     assert address(datasette) == "/my+archive/-/crystal/toy/s~2F1+x~2Ey"
     text = await html(datasette, address(datasette))
     assert re.search(r"<h1>The cart</h1>", text)
-    for shown in ("Toy", "shop", "fix/cart", "opus-5", "$1.25", "98.5k", "8 min"):
+    for shown in ("Toy", "shop", "fix/cart", "opus-5", "$1.25", "98,500", "8 min"):
         assert shown in text
     assert '<time datetime="2026-11-30T10:00:00.000Z" title="2026-11-30 10:00:00 UTC"' in text
     assert "1 file touched" in squeezed(text)
