@@ -823,18 +823,17 @@ class _Copy:
             ("attachments", self._attachments),
         ):
             rows[table] = _insert(self.target, table, read())
-        self._learn_from_headers()
-        counts = None if self.redactor is None else self.redactor.counts.copy()
         for _ in range(4):
             self.progress("Looking for names again")
             self._again()
+            counts = Counter() if self.redactor is None else self.redactor.counts.copy()
             self.progress("Finishing")
             self._headers()
             self._titles()
             if self.redactor is None or self.start is None or not self.redactor.news(self.start):
                 break
-            # a title taught something: once more, and what was counted is counted once
-            self.redactor.counts = counts.copy() if counts is not None else Counter()
+            # A title taught something: once more, and what was counted is counted once.
+            self.redactor.counts = counts
         self._derived()
 
     def _row(self, row: dict[str, Any], table: str, leave: Sequence[str] = ()) -> dict[str, Any]:
@@ -1097,21 +1096,6 @@ class _Copy:
 
     # ----------------------------------------------------------------- the short rows
 
-    def _learn_from_headers(self) -> None:
-        """What stands in titles and the like is taken out of the long texts, too."""
-        if self.redactor is None:
-            return
-        counts = self.redactor.counts.copy()
-        for table, condition in (
-            ("projects", "id in (select c.project_id from conversations c join temp.chosen ch "
-             "on ch.id = c.id)"),
-            ("conversations", "id in (select id from temp.chosen)"),
-        ):  # fmt: skip
-            for row in _rows(self.source, f"select * from {table} where {condition} order by id"):
-                self._row(row, table)
-                self._machine(row["machine"])
-        self.redactor.counts = counts
-
     def _headers(self) -> None:
         """Sources, projects, conversations and which messages they show."""
         rows = self.report.rows
@@ -1335,7 +1319,6 @@ class _Copy:
             title = row["title"]
             if title == row["old"]:
                 continue
-            title = first_line(title, 200)
             if redactor.findings(title) or redactor.redact(title) != title:
                 title = row["other"]  # what the check would not let pass
             self.target.execute(f"update {table} set title = ? where id = ?", (title, row["id"]))

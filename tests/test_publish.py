@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import sqlite3
 import stat
 import string
@@ -40,6 +41,7 @@ from datasette_crystal.model import Attachment, Environment, FileEdit, Tokens
 from datasette_crystal.plugins import get_adapters
 from datasette_crystal.publish import Options, PublishError, Report, Selection, publish
 from datasette_crystal.samples import SHOWN_HOME, sample_home, shown_at
+from datasette_crystal.secret_rules import RULES, load_rules
 from datasette_crystal.store import StoreError, open_for_writing
 
 DRAW = random.Random(7)
@@ -362,31 +364,56 @@ def test_two_secrets_in_two_messages_are_not_taken_for_one(
     assert one.encode() not in out.read_bytes() and two.encode() not in out.read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["partial", "reply"])
-def test_rest_of_a_secret_that_is_one_by_itself(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "rest", "taken"),
+    [
+        ("partial", "k7q2x", True),
+        ("reply", "Kx9" + draw(12), True),
+        ("reply", "k7q2x", False),
+        ("partial", "Thanks", False),
+    ],
+)
+def test_rest_of_a_secret_that_is_one_by_itself(
+    tmp_path: Path, kind: str, rest: str, taken: bool
+) -> None:
     """Where a reply was broken off, or where it looks like a key, what follows is the rest."""
-    head, rest = "q" + draw(20) + "7", "Kx9" + draw(12)
+    head = "q" + draw(20) + "7"
     source = tmp_path / "crystal.db"
     replies = [message("a1", f"api_key={head}", kind=kind), message("a2", f"{rest} is it")]
     store_all(source, conversation("s", [message("u1", "Go"), *replies]))
     out, _ = out_of(source)
     texts = [row[0] for row in query(out, "select content from messages order by position")]
-    assert texts[1].startswith("api_key=[secret:") and texts[2].startswith("[secret:")
-    assert texts[2].endswith("] is it")
+    assert texts[1].startswith("api_key=[secret:")
+    assert texts[2].endswith(" is it") and texts[2].startswith("[secret:" if taken else rest)
 
 
 def test_title_that_reads_otherwise_than_its_text(tmp_path: Path) -> None:
-    """A line of JSON is no JSON in its text, and is by itself, as a title: escapes are undone then."""
-    source = tmp_path / "crystal.db"
-    lines = '{"text":"x\\u003dgretchen"}\n{"text":"y"}'
-    texts = [message("u1", lines), message("a1", lines)]
-    store_all(source, conversation("s", texts, cwd="/home/gretchen/shop"))
-    out, report = out_of(source)
+    """A rule may find in a line that was cut what it does not find in the whole one."""
+    source, rules = tmp_path / "crystal.db", tmp_path / "rules.yml"
+    rules.write_text("- kind: ticket\n  pattern: 'INC-[0-9]{3,7}…'\n  literals: ['INC-']\n")
+    # titles of messages have 120 characters, those of conversations 200
+    cut = {
+        number: "word " * (number // 5 - 2) + "INC-4829131 and more words " * 8
+        for number in (120, 200)
+    }
+    for number, text in cut.items():
+        assert re.search("INC-[0-9]{3,7}$", text[: number - 1])
+    store_all(
+        source,
+        *[
+            conversation(f"s{number}", [message(f"u{number}", text), message(f"a{number}", "ok")])
+            for number, text in cut.items()
+        ],
+    )
+    out, report = out_of(source, rules=(*RULES, *load_rules(rules)))
     assert report.published
-    titles = query(out, "select title from messages union all select title from conversations")
-    assert len(titles) == 3
-    for (title,) in titles:
-        assert "gretchen" not in title and "user-1" in title
+    assert query(out, "select content from messages where kind = 'prompt' order by id") == [
+        (text,) for text in cut.values()
+    ]
+    titles = query(out, "select title from messages where kind = 'prompt' order by id")
+    assert "[secret:ticket:" in titles[0][0] and "INC-" not in titles[0][0]
+    titles = query(out, "select title from conversations order by id")
+    assert "[secret:ticket:" in titles[1][0] and "INC-48291…" not in titles[1][0]
 
 
 def test_name_that_only_a_title_tells(tmp_path: Path) -> None:
