@@ -202,9 +202,10 @@ _FULL_NAME = re.compile(
     r"(?<![\w.'’-])([^\W\d_a-z][\w.'’-]{0,30}(?: [^\W\d_][\w.'’-]{0,30}){0,2} [^\W\d_a-z][\w.'’-]{0,30})\Z"
 )
 _GIT_NAME = re.compile(
-    r"(?:(?:^|[\s\"'])user\.name=|\bconfig [^\n]{0,40}\buser\.name[ \t]{1,8}|\bGIT_(?:AUTHOR|COMMITTER)_NAME=)"
+    r"(?:((?:^|[\s\"'])user\.name=)|\bconfig [^\n]{0,40}\buser\.name[ \t]{1,8}"
+    r"|\bGIT_(?:AUTHOR|COMMITTER)_NAME=)"
     r"(?:\\?[\"']([^\W\d_][^\"'\\\n\r$<>{]{1,60})"
-    r"|([^\W\d_][^\s\"'\\$<>{=;&|]{1,60}(?: [^\W\d_][^\s\"'\\$<>{=;&|]{0,30}){0,3})(?=\\|\s|\Z))"
+    r"|([^\W\d_][^\s\"'\\$<>{=;&|]{1,60}(?(1)(?: [^\W\d_][^\s\"'\\$<>{=;&|]{0,30}){0,3}))(?=\\|\s|\Z))"
     r"|\[user\]\s{1,8}(?:email[^\n]{1,100}\s{1,8})?name[ ]?=[ ]?([^\s$<>{][^\n$<>{]{1,60})"
     r"|\(([^\W\d_][^()\n<>]{1,60}?)[ ]{1,40}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}[ ]{1,9}\d{1,9}\)"
 )
@@ -918,7 +919,7 @@ class Redactor:
             self._authors(text)
         if any(word in text for word in ("user.name", "_NAME=", "[user]", " +0", " -0")):
             for match in _GIT_NAME.finditer(text):
-                name = (match[1] or match[2] or match[3] or match[4]).strip()
+                name = (match[2] or match[3] or match[4] or match[5]).strip()
                 if not PLACEHOLDER.search(name):
                     self.add_user(name, trusted=True)
         if "ssh-remote" in text:

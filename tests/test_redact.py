@@ -460,6 +460,12 @@ def test_full_name_in_what_git_writes(text: str) -> None:
     assert one.redact(result) == result
 
 
+def test_an_unquoted_name_in_a_command_is_one_word() -> None:
+    one = redactor()
+    one.redact("git config user.name tamsin and then commit")
+    assert one.redact("tamsin and then commit") == "user-1 and then commit"
+
+
 def test_names_that_are_nobodys_in_what_git_writes() -> None:
     text = 'user.name="Test User"\nAuthor: Claude <noreply@anthropic.com>\nask Claude, Test User'
     assert redactor().redact(text) == text
