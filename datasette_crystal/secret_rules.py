@@ -239,8 +239,10 @@ def _is_key(match: re.Match[str]) -> bool:
     digits = sum(map(str.isdigit, re.sub(r"^v\d{1,2}[_.-]|\d+$", "", body)))
     mean = _mean_chunk(body)
     if whole:
+        # names with signs between their words have short words too
+        few = 4.2 if body.isalnum() and not wordlike else 3.2
         capitals = body.isupper() and body.isalnum() and not wordlike
-        return mean < (8.0 if capitals and digits else 3.2 if digits < 3 else 4.2)
+        return mean < (8.0 if capitals and digits else few if digits < 3 else 4.2)
     if len(body) < (16 if wordlike else 6):
         return False
     mixed = any(map(str.isupper, body)) and any(map(str.islower, body))
