@@ -222,7 +222,7 @@ def _key(
 
 #: Prefixes of keys that are, or begin, ordinary words and names in code, however long they are.
 _WORDLIKE = re.compile(
-    r"\w{1,3}[._-]?|secret_|key_|(?!gh[a-z]_)\w{3,4}_|dapi|EAAA|LTAI|AKID|AKCp|ATBB|rubygems_|api_org_|v1\.0-"
+    r"(?!gh[pousr]_)(?:\w{1,3}[._-]?|\w{3,4}_|secret_|dapi|EAAA|LTAI|AKID|AKCp|ATBB|rubygems_|api_org_|v1\.0-)"
 )
 
 
