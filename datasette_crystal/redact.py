@@ -384,6 +384,7 @@ class Redactor:
         self._spelled: dict[str, str] = {}  # every spelling of a name that stands alone: the name
         self._spelled_of = 0
         self._first_words: dict[str, list[str]] = {}  # first word of a spelling: spellings
+        self._cut_words = False
         self._inside: set[str] = set()  # names that are known beside _ and digits, too
         self._index: dict[str, list[str]] = {}  # a piece of a needle or an edge: these
         self._folder_names: list[tuple[str, str]] = []
@@ -582,7 +583,8 @@ class Redactor:
         """A text without secrets and identities. Never raises; JSON stays valid JSON. What is
         redacted already does not change again."""
         before = self.learned
-        text = self._redact(text, where, 0)
+        self._cut_words = False
+        text = self._search_again(self._redact(text, where, 0), where)
         for _ in range(8):  # a name may be learned after the place where it stands alone
             if self.learned == before:
                 break
@@ -590,12 +592,22 @@ class Redactor:
             text = self.again(text, where)
         return text
 
+    def _search_again(self, text: str, where: str) -> str:
+        """A name that was taken out of a word may leave what looks like a secret now."""
+        if self._cut_words:
+            self._cut_words = False
+            text = self._redact(text, where, 0)
+        return text
+
     def again(self, text: str, where: str = "") -> str:
         """Only what is known by now, without looking for further secrets: for texts that went
         through :meth:`redact` before the last of them was known."""
         before = self.learned
+        self._cut_words = False
         text = self._redact(text, where, 0, search=False)
-        return text if self.learned == before else self._redact(text, where, 0, search=False)
+        if self.learned != before:
+            text = self._redact(text, where, 0, search=False)
+        return self._search_again(text, where)
 
     def _redact(self, text: str, where: str, depth: int, search: bool = True) -> str:
         if not text:
@@ -1208,6 +1220,7 @@ class Redactor:
                 end = start + len(spelling)
                 if _stands_alone(text, start, end, key in self._inside):
                     spans.append((start, end, key))
+                    self._cut_words = self._cut_words or not _stands_alone(text, start, end, False)
                 start = lowered.find(spelling, end)
         if not spans:
             return text

@@ -399,6 +399,13 @@ def test_long_name_where_capitals_begin_words(others: int) -> None:
     assert one.redact(stays) == stays
 
 
+def test_what_is_left_of_a_word_is_searched_for_secrets() -> None:
+    one = redactor(users=["gretchen"])
+    result = one.redact("password=sommer2026gretchen x")
+    assert one.redact(result) == result
+    assert one.findings(result) == []
+
+
 def test_short_names_and_hexadecimal_ones_stay_beside_digits() -> None:
     one = redactor(users=["anna", "decade"])
     assert one.redact("anna_x 7decade7f1") == "anna_x 7decade7f1"
