@@ -591,7 +591,7 @@ def test_from_the_overview_to_the_rows(opener: Opener) -> None:
     follow(page.locator(".c-o-list a.c-o-main").first)
     assert page.locator("#c-transcript article").count() > 0
     page.go_back()
-    figure = page.locator(".c-o-figures a", has_text="Prompts")
+    figure = page.locator(".c-o-figures a", has_text=re.compile(r"^\s*Prompts"))
     count = figure.locator(".c-o-value").inner_text()
     follow(figure)
     assert page.get_by_role("heading", name=re.compile(rf"^{count} rows")).count() == 1

@@ -635,7 +635,7 @@ async def test_content_is_text(tmp_path: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_calls_of_several_databases_keep_the_order_of_each(tmp_path: Path) -> None:
-    """A call without a time stands where it stands in the search of its own database."""
+    """The newest first; calls without a time last, the ones stored later before the others."""
     times = {"one": [1, None, 5], "two": [3, None]}  # oldest first, as they are stored
     for name, minutes in times.items():
         calls = [
@@ -650,9 +650,9 @@ async def test_calls_of_several_databases_keep_the_order_of_each(tmp_path: Path)
         data = (await get(datasette, page, q="walrus", **{"in": "commands"})).json()
         return [hit["title"].removeprefix("walrus ") for hit in data["tool_calls"]]
 
-    assert await titles("/one/-/crystal/search.json") == ["one 2", "one 1", "one 0"]
-    assert await titles("/two/-/crystal/search.json") == ["two 1", "two 0"]
-    assert await titles("/-/crystal/search.json") == ["one 2", "one 1", "two 1", "two 0", "one 0"]
+    assert await titles("/one/-/crystal/search.json") == ["one 2", "one 0", "one 1"]
+    assert await titles("/two/-/crystal/search.json") == ["two 0", "two 1"]
+    assert await titles("/-/crystal/search.json") == ["one 2", "two 0", "one 0", "one 1", "two 1"]
 
 
 @pytest.mark.asyncio

@@ -4,11 +4,10 @@ few bounded queries, and what they find becomes passages with marks and links.""
 from __future__ import annotations
 
 import asyncio
-import heapq
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -887,7 +886,8 @@ def _merge(form: Form, every: list[Found]) -> Found:
         return hit["timestamp"] or ""
 
     merged.titles.sort(key=newest, reverse=True)
-    merged.calls = _interleaved([found.calls for found in every])
+    # stable, so that each database keeps its own order; calls without a time stand at its end
+    merged.calls = sorted((hit for found in every for hit in found.calls), key=newest, reverse=True)
     if form.sort == "best":  # ranks of different indexes say nothing to each other: take turns
         turns = [list(found.messages) for found in every]
         longest = max(map(len, turns))
@@ -906,20 +906,6 @@ def _merge(form: Form, every: list[Found]) -> Found:
         merged.total_calls = len(merged.calls)
     merged.calls = merged.calls[: form.size if form.place == "commands" else 5]
     return merged
-
-
-def _interleaved(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Hits of several databases, the newest first, those of each database in its own order: one
-    without a time stays beside those that it was found with."""
-
-    def timed(hits: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        known = next((hit["timestamp"] for hit in hits if hit["timestamp"]), "")
-        for hit in hits:
-            known = hit["timestamp"] or known
-            yield known, hit
-
-    merged = heapq.merge(*map(timed, lists), key=lambda pair: pair[0], reverse=True)
-    return [hit for _, hit in merged]
 
 
 def _counts(found: Found, form: Form, url: Any) -> dict[str, Any]:
